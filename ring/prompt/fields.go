@@ -156,3 +156,12 @@ func (s *scanner) forget(name string) {
 	}
 	s.p.Fields = kept
 }
+
+// FieldNames returns all names that Prompt.Fields can hold.
+func FieldNames() []string {
+	return []string{
+		"prompt_cache_key", "conversation", "previous_response_id", "session_id", "program_id", "litellm_session_id",
+		"metadata.user_id", "metadata.session_id", "extra_body.program_id", "extra_body.session_id", "session_params.session_id",
+		"client_metadata.thread_id", "client_metadata.session_id", "client_metadata.x-codex-turn-metadata", "client_metadata.x-codex-parent-thread-id",
+	}
+}
