@@ -1,0 +1,46 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Redacted is the whole effective configuration as TOML, defaults included, secrets masked: what the check command prints and a support request may contain.
+func (c *Config) Redacted() string {
+	text, err := toml.Marshal(c)
+	if err != nil {
+		return fmt.Sprintf("# cannot be printed: %v\n", err)
+	}
+	return string(text)
+}
+
+func (c *Config) String() string { return c.Redacted() }
+
+// Keys lists every key that a file may have, as "section.key": for completion, documentation and tests.
+func Keys() []string {
+	var keys []string
+	var walk func(t reflect.Type, path string)
+	walk = func(t reflect.Type, path string) {
+		for i := range t.NumField() {
+			field := t.Field(i)
+			name := field.Tag.Get("toml")
+			if name == "" {
+				continue
+			}
+			at, of := join(path, name), field.Type
+			if of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct {
+				of = of.Elem()
+			}
+			if of.Kind() == reflect.Struct {
+				walk(of, at)
+				continue
+			}
+			keys = append(keys, strings.TrimPrefix(at, "."))
+		}
+	}
+	walk(reflect.TypeFor[Config](), "")
+	return keys
+}

@@ -1,0 +1,266 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	factsEvery = 5                      // health probes between two readings of models and metrics
+	restless   = time.Second            // between two probes of an engine that is not Ready
+	leastPause = 500 * time.Millisecond // between two probes, whatever asks for one: at most 2 a second (C092)
+	healthGone = 30                     // after so many rounds on the list of models, the missing health page is tried again
+)
+
+// prober is the goroutine of one engine, and owns what only that needs.
+type prober struct {
+	e      *Engine
+	client *client
+
+	noHealth   int // rounds left in which the health page counts as missing
+	everReady  bool
+	sources    sources
+	settled    bool    // kind and sources are known
+	work       float64 // as last read; -1 = never
+	workFrom   sources
+	nextFacts  time.Time
+	lastRound  time.Time
+	lastModels time.Time
+}
+
+func newProber(e *Engine) *prober {
+	return &prober{e: e, client: newClient(e), work: -1}
+}
+
+func (p *prober) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-p.e.wake:
+		}
+		now := p.e.fleet.now()
+		p.e.refreshState(now)
+		if wait := p.due(now); wait > 0 {
+			timer.Reset(wait)
+			continue
+		}
+		p.e.wantProbe.Store(false)
+		p.lastRound = now
+		p.round(ctx)
+		timer.Reset(p.due(p.e.fleet.now()))
+	}
+}
+
+// due is how long until the next round, or until a state ends by itself.
+func (p *prober) due(now time.Time) time.Duration {
+	if p.lastRound.IsZero() {
+		return 0
+	}
+	p.e.mu.Lock()
+	state, busy := p.e.health.base, p.e.health.busy
+	uneasy := state != Ready || p.e.health.silent > 0
+	p.e.mu.Unlock()
+	pause := p.e.fleet.opt.ProbeInterval
+	if uneasy {
+		pause = min(pause, restless)
+	}
+	if p.e.wantProbe.Load() || p.e.wantModels.Load() {
+		pause = min(pause, leastPause)
+	} else {
+		pause = p.jitter(pause)
+	}
+	wait := p.lastRound.Add(pause).Sub(now)
+	if left := busy.Sub(now); left > 0 {
+		wait = min(wait, left)
+	}
+	return max(wait, 0)
+}
+
+// jitter spreads the probes of many proxies. It depends on the round alone, so that asking twice gives the same.
+func (p *prober) jitter(d time.Duration) time.Duration {
+	r := rand.New(rand.NewPCG(uint64(p.lastRound.UnixNano()), uint64(len(p.e.Name)))) //nolint:gosec // spreading, not secrecy
+	return d*85/100 + time.Duration(r.Int64N(int64(d)*30/100+1))
+}
+
+// round probes once and tells the engine. Facts come before the verdict: whoever hears that an engine is back hears in the same moment that its cache is empty.
+func (p *prober) round(ctx context.Context) {
+	verdict, models := p.health(ctx)
+	var facts *reading
+	now := p.e.fleet.now()
+	if ctx.Err() == nil && verdict.kind == probeReady {
+		p.e.mu.Lock()
+		returning := p.e.health.base != Ready
+		p.e.mu.Unlock()
+		if returning || !p.settled || !now.Before(p.nextFacts) {
+			facts = p.readFacts(ctx, returning)
+			p.nextFacts = now.Add(p.jitter(factsEvery * p.e.fleet.opt.ProbeInterval))
+		}
+	}
+	if ctx.Err() != nil {
+		return // the end of probing is no fault of the engine
+	}
+	p.apply(verdict, models, facts)
+}
+
+func (p *prober) apply(v verdict, models *[]Model, facts *reading) {
+	e := p.e
+	now := e.fleet.now()
+	var change Change
+	e.mu.Lock()
+	if at := e.answeredAt.Load(); at > 0 && time.Unix(0, at).After(e.health.answered) {
+		e.health.answered = time.Unix(0, at)
+	}
+	if models != nil {
+		change |= e.setModels(now, *models)
+	}
+	if facts != nil {
+		change |= p.setFacts(now, facts)
+	}
+	if v.kind == probeReady && e.health.base == Ready {
+		e.health.lost = false
+	}
+	e.health.probed(now, v)
+	p.everReady = p.everReady || e.health.base == Ready
+	change |= e.settle(now)
+	e.counts.Probes, e.counts.ProbeErrors = p.client.sent, p.client.failed
+	e.mu.Unlock()
+	e.first.Do(func() { close(e.firstProbe) })
+	e.fleet.notify(e, change)
+}
+
+// refreshState announces what time alone has changed: the end of Busy.
+func (e *Engine) refreshState(now time.Time) {
+	e.mu.Lock()
+	change := e.settle(now)
+	e.mu.Unlock()
+	e.fleet.notify(e, change)
+}
+
+// health asks whether the engine is ready: healthy, and a model listed (C161). Where there is no health page, the list alone decides (C162).
+func (p *prober) health(ctx context.Context) (verdict, *[]Model) {
+	sent := p.e.fleet.now()
+	listAlone := p.noHealth > 0
+	if listAlone {
+		p.noHealth--
+	} else {
+		path := p.e.HealthPath
+		status, _, err := p.client.get(ctx, path, factsLimit)
+		switch {
+		case err != nil && !errors.Is(err, errTooBig):
+			return p.client.judge(err, path, sent), nil
+		case status == 404 || status == 405 || status == 501:
+			p.noHealth, listAlone = healthGone, true
+		case status == 401 || status == 403:
+			return unauthorized(path, status, p.e), nil
+		case status < 200 || status > 299:
+			return verdict{kind: probeLoading, reason: fmt.Sprintf("%s answers %d", path, status)}, nil
+		}
+	}
+	now := p.e.fleet.now()
+	if !listAlone && !p.modelsDue(now) {
+		return verdict{kind: probeReady}, nil
+	}
+	return p.models(ctx, sent, listAlone)
+}
+
+func (p *prober) modelsDue(now time.Time) bool {
+	p.e.mu.Lock()
+	ready := p.e.health.base == Ready && len(p.e.models()) > 0
+	p.e.mu.Unlock()
+	return !ready || p.e.wantModels.Load() || now.Sub(p.lastModels) >= factsEvery*p.e.fleet.opt.ProbeInterval
+}
+
+// models reads the list. listAlone: there is no health page, so a list that cannot be read is an engine that is not well; otherwise one that serves goes on serving what it listed.
+func (p *prober) models(ctx context.Context, sent time.Time, listAlone bool) (verdict, *[]Model) {
+	const path = "/v1/models"
+	e := p.e
+	e.wantModels.Store(false)
+	p.lastModels = e.fleet.now()
+	defer e.modelsDone()
+	status, body, err := p.client.get(ctx, path, factsLimit)
+	e.mu.Lock()
+	serves := e.health.base == Ready && len(e.facts.Models) > 0 && !listAlone
+	e.mu.Unlock()
+	keep := verdict{kind: probeReady}
+	switch {
+	case err != nil && !errors.Is(err, errTooBig):
+		if serves {
+			return keep, nil
+		}
+		return p.client.judge(err, path, sent), nil
+	case status == 401 || status == 403:
+		return unauthorized(path, status, e), nil
+	case status == 404 || status == 405 || status == 501:
+		if len(e.Spec.Models) == 0 {
+			return verdict{kind: probeLoading, reason: "it has no /v1/models: name its models in the configuration, or mend the URL"}, nil
+		}
+		if listAlone {
+			return verdict{kind: probeLoading, reason: fmt.Sprintf("neither %s nor /v1/models exists; set its health path, or mend the URL", e.HealthPath)}, nil
+		}
+		models := configuredModels(e.Spec.Models)
+		return keep, &models
+	case status != 200 || err != nil:
+		if serves {
+			return keep, nil
+		}
+		return verdict{kind: probeLoading, reason: fmt.Sprintf("/v1/models answers %d", status)}, nil
+	}
+	all, err := readModels(body)
+	if err != nil {
+		if serves {
+			return keep, nil
+		}
+		return verdict{kind: probeLoading, reason: "/v1/models: " + err.Error()}, nil
+	}
+	models := restrict(all, e.Spec.Models)
+	switch {
+	case len(all) == 0:
+		return verdict{kind: probeLoading, reason: "it lists no model yet"}, &models
+	case len(models) == 0:
+		return verdict{kind: probeLoading, reason: fmt.Sprintf("it lists none of the configured models, but %s", someNames(all))}, &models
+	}
+	return keep, &models
+}
+
+func unauthorized(path string, status int, e *Engine) verdict {
+	hint := "no key is configured: set api_key_env"
+	if e.APIKey != "" {
+		hint = "the configured key is not accepted"
+	}
+	return verdict{kind: probeAuth, reason: fmt.Sprintf("auth: %s answers %d, %s", path, status, hint)}
+}
+
+func someNames(models []Model) string {
+	names := modelNames(models)
+	if len(names) > 5 {
+		names = append(slices.Clone(names[:5]), "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+func (e *Engine) setModels(now time.Time, models []Model) Change {
+	same := e.facts.ModelsKnown && sameModels(e.facts.Models, models)
+	e.facts.ModelsKnown, e.facts.ModelsAt = true, now
+	if same {
+		return 0
+	}
+	e.facts.Models = models
+	return ModelsChanged
+}
+
+// modelsDone wakes those who wait for a fresh list.
+func (e *Engine) modelsDone() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	close(e.modelsRead)
+	e.modelsRead = make(chan struct{})
+}
