@@ -81,6 +81,9 @@ func (m *members) text() []byte {
 // number returns the current value if it is an integer that fits 15 digits and is not negative (a fraction is cut off).
 func (m *members) number() (int, bool) { return number(m.json[m.value:]) }
 
+// whole says that the current value ends before the bytes do.
+func (m *members) whole() bool { return skipValue(m.json, m.value) > 0 }
+
 // empty says that the current value is null, false, "", [] or {}: a field that is there but says nothing.
 func (m *members) empty() bool {
 	b := m.json[m.value:]

@@ -139,11 +139,11 @@ func ReadAnswer(f prompt.Family, body []byte) (Usage, []byte) {
 	for key, ok := top.next(); ok; key, ok = top.next() {
 		switch string(key) {
 		case "usage":
-			if top.kind() == '{' {
+			if top.kind() == '{' && top.whole() {
 				t.readUsage(top.object())
 			}
 		case "timings":
-			if top.kind() == '{' {
+			if top.kind() == '{' && top.whole() {
 				t.readTimings(top.object())
 			}
 		case "id":
