@@ -63,7 +63,7 @@ func unknownKey(path, key, at string, names []string, p *problems) {
 		slices.Sort(sorted)
 		hint = "known here: " + strings.Join(sorted, ", ")
 	}
-	p.addf(at, hint, "unknown key %q %s", clip(key), where)
+	p.unknownKey(at, hint, "unknown key %q %s", clip(key), where)
 }
 
 // homeOf names the section that has this very key, when exactly one has.
@@ -121,14 +121,14 @@ func decodeValue(target reflect.Value, value any, path string, p *problems) {
 	case reflect.Bool:
 		b, ok := value.(bool)
 		if !ok {
-			mismatch(path, "true or false", "without quotes", value, p)
+			mismatch(path, "true or false", unquote, value, p)
 			return
 		}
 		target.SetBool(b)
 	case reflect.Int, reflect.Int64:
 		n, ok := value.(int64)
 		if !ok {
-			mismatch(path, "a whole number", "without quotes", value, p)
+			mismatch(path, "a whole number", unquote, value, p)
 			return
 		}
 		if target.OverflowInt(n) {
@@ -143,12 +143,12 @@ func decodeValue(target reflect.Value, value any, path string, p *problems) {
 		case int64:
 			target.SetFloat(float64(n))
 		default:
-			mismatch(path, "a number", "without quotes", value, p)
+			mismatch(path, "a number", unquote, value, p)
 		}
 	}
 }
 
-// decodeText reads a Duration or a Size. Whole numbers are bytes of a Size; of a Duration only 0, since nobody can tell seconds from milliseconds.
+// decodeText reads a Duration, a Size or a Secret. Whole numbers are bytes of a Size; of a Duration only 0, since nobody can tell seconds from milliseconds.
 func decodeText(u encoding.TextUnmarshaler, value any, path string, p *problems) {
 	text, ok := value.(string)
 	if n, isInt := value.(int64); isInt {
@@ -156,6 +156,11 @@ func decodeText(u encoding.TextUnmarshaler, value any, path string, p *problems)
 		text, ok = strconv.FormatInt(n, 10), isSize || n == 0
 	}
 	switch u.(type) {
+	case *Secret:
+		if text, ok = value.(string); !ok {
+			mismatch(path, "a string", "put it in quotes", value, p)
+			return
+		}
 	case *Size:
 		if !ok {
 			mismatch(path, "a size", `write "16KB" or "64MB"`, value, p)
@@ -232,13 +237,26 @@ func decodeMap(target reflect.Value, value any, path string, p *problems) {
 			mismatch(join(path, key), "a string", hint, element, p)
 			continue
 		}
-		out.SetMapIndex(reflect.ValueOf(key), reflect.ValueOf(s).Convert(target.Type().Elem()))
+		item := reflect.ValueOf(s)
+		if target.Type().Elem() == reflect.TypeFor[Secret]() {
+			item = reflect.ValueOf(NewSecret(s))
+		}
+		out.SetMapIndex(reflect.ValueOf(key), item)
 	}
 	target.Set(out)
 }
 
+const unquote = "write it without quotes"
+
 func mismatch(path, want, hint string, value any, p *problems) {
-	p.addf(path, hint, "%s must be %s, not %s", shown(path), want, kindOf(value))
+	if _, quoted := value.(string); hint == unquote && !quoted {
+		hint = ""
+	}
+	name := shown(path)
+	if last := path[strings.LastIndexByte(path, '.')+1:]; strings.Trim(last, "0123456789") == "" {
+		name = "each of " + name
+	}
+	p.addf(path, hint, "%s must be %s, not %s", name, want, kindOf(value))
 }
 
 func kindOf(value any) string {
@@ -247,8 +265,10 @@ func kindOf(value any) string {
 		return "a string"
 	case bool:
 		return "true or false"
-	case int64, float64:
+	case int64:
 		return "a number"
+	case float64:
+		return "a fraction"
 	case map[string]any:
 		return "a table"
 	case []any:

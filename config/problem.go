@@ -16,6 +16,7 @@ type Problem struct {
 	Cause   error  // the error of another package, if it came from one
 
 	place   place
+	unknown bool // an unknown key: its value may be anything, a secret under a misspelt name included
 	excerpt string
 }
 
@@ -74,9 +75,6 @@ type problems struct {
 }
 
 func (p *problems) add(problem Problem) {
-	if p.source != nil && problem.place.line > 0 {
-		problem.excerpt = p.source.excerpt(problem.place)
-	}
 	p.list = append(p.list, problem)
 }
 
@@ -94,6 +92,14 @@ func (p *problems) addf(path, hint, format string, args ...any) {
 		problem.place, _ = p.source.find(path)
 	}
 	p.add(problem)
+}
+
+func (p *problems) unknownKey(path, hint, format string, args ...any) {
+	before := len(p.list)
+	p.addf(path, hint, format, args...)
+	if len(p.list) > before {
+		p.list[before].unknown = true
+	}
 }
 
 func (p *problems) addError(path string, err error) {
@@ -115,12 +121,28 @@ func (p *problems) err() error {
 		}
 		return a.line < b.line || a.line == b.line && a.column < b.column
 	})
+	p.draw()
 	e := &Error{File: p.source.name, Problems: p.list}
 	if len(e.Problems) > maxProblems {
 		e.More = len(e.Problems) - maxProblems
 		e.Problems = e.Problems[:maxProblems]
 	}
 	return e
+}
+
+// draw makes the excerpts. The value of an unknown key is never drawn, neither at its own problem nor at a later one on the same line.
+func (p *problems) draw() {
+	tainted := 0
+	for i := range p.list {
+		problem := &p.list[i]
+		if problem.place.line == 0 || problem.place.line == tainted {
+			continue
+		}
+		problem.excerpt = p.source.excerpt(problem.place, problem.unknown)
+		if problem.unknown {
+			tainted = problem.place.line
+		}
+	}
 }
 
 // shown is a path as people write it: without the indexes of arrays, which the line number tells better.

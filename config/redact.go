@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -10,7 +11,14 @@ import (
 
 // Redacted is the whole effective configuration as TOML, defaults included, secrets masked: what the check command prints and a support request may contain.
 func (c *Config) Redacted() string {
-	text, err := toml.Marshal(c)
+	shown := *c
+	shown.Engines = slices.Clone(c.Engines)
+	for i := range shown.Engines {
+		if e := &shown.Engines[i]; e.APIKeyEnv != "" {
+			e.APIKey = Secret{} // the name of the variable says it all, and both are not allowed
+		}
+	}
+	text, err := toml.Marshal(&shown)
 	if err != nil {
 		return fmt.Sprintf("# cannot be printed: %v\n", err)
 	}
@@ -34,7 +42,7 @@ func Keys() []string {
 			if of.Kind() == reflect.Slice && of.Elem().Kind() == reflect.Struct {
 				of = of.Elem()
 			}
-			if of.Kind() == reflect.Struct {
+			if of.Kind() == reflect.Struct && of != reflect.TypeFor[Secret]() {
 				walk(of, at)
 				continue
 			}

@@ -130,11 +130,14 @@ func (s *source) find(path string) (place, bool) {
 }
 
 // excerpt draws the line of a place with a mark under it. A line that holds a secret is not drawn: errors end up in logs.
-func (s *source) excerpt(at place) string {
+func (s *source) excerpt(at place, keyOnly bool) string {
 	if at.line < 1 || at.line > len(s.lines) {
 		return ""
 	}
 	line := strings.TrimRight(string(s.lines[at.line-1]), "\r")
+	if end := at.column - 1 + at.length; keyOnly && end <= len(line) {
+		line = line[:end] + " …"
+	}
 	if holdsSecret(line) || s.inSecretTable(at.line) {
 		return ""
 	}

@@ -88,21 +88,30 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return fmt.Errorf(`%q is not a size; write "16KB", "64MB" or "1GB"`, text)
 }
 
-// Secret is a value that no print, log or marshal shows. Only Reveal gives it out.
-type Secret string
+// Secret is a value that no print, log or marshal shows. Only Reveal gives it out. It is a struct and no string, since encoders write strings out whatever methods they have.
+type Secret struct{ value string }
+
+// NewSecret hides a value.
+func NewSecret(value string) Secret { return Secret{value} }
 
 // Reveal returns the value itself.
-func (s Secret) Reveal() string { return string(s) }
+func (s Secret) Reveal() string { return s.value }
+
+// UnmarshalText takes the text as it is.
+func (s *Secret) UnmarshalText(text []byte) error {
+	s.value = string(text)
+	return nil
+}
 
 // Masked is what may be shown: at most the last four characters of a secret of 20 and more, nothing of a shorter one.
 func (s Secret) Masked() string {
 	switch {
-	case s == "":
+	case s.value == "":
 		return ""
-	case len(s) < 20:
+	case len(s.value) < 20:
 		return "***"
 	}
-	tail := string(s[len(s)-4:])
+	tail := s.value[len(s.value)-4:]
 	for i := range len(tail) {
 		if tail[i] < '!' || tail[i] > '~' {
 			return "***"
@@ -130,15 +139,15 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.Masked()), nil }
 
 // expand replaces "${NAME}" as the whole of a secret by the environment variable of that name. Text around it is refused: half a secret in the file is a mistake.
 func (s Secret) expand(lookup func(string) (string, bool)) (Secret, error) {
-	if !strings.Contains(string(s), "${") {
+	if !strings.Contains(s.value, "${") {
 		return s, nil
 	}
-	name, ok := strings.CutPrefix(string(s), "${")
+	name, ok := strings.CutPrefix(s.value, "${")
 	if ok {
 		name, ok = strings.CutSuffix(name, "}")
 	}
 	if !ok || strings.ContainsAny(name, "${}") || name == "" {
-		return "", errors.New(`environment variables stand for a whole secret: write "${NAME}" and nothing around it`)
+		return Secret{}, errors.New(`environment variables stand for a whole secret: write "${NAME}" and nothing around it`)
 	}
 	return fromEnvironment(name, lookup)
 }
@@ -146,11 +155,11 @@ func (s Secret) expand(lookup func(string) (string, bool)) (Secret, error) {
 func fromEnvironment(name string, lookup func(string) (string, bool)) (Secret, error) {
 	value, ok := lookup(name)
 	if !ok {
-		return "", fmt.Errorf("the environment variable %s is not set", name)
+		return Secret{}, fmt.Errorf("the environment variable %s is not set", name)
 	}
 	value = strings.TrimSpace(value)
 	if value == "" {
-		return "", fmt.Errorf("the environment variable %s is empty", name)
+		return Secret{}, fmt.Errorf("the environment variable %s is empty", name)
 	}
-	return Secret(value), nil
+	return Secret{value}, nil
 }

@@ -16,7 +16,7 @@ func (c *Config) validate(p *problems) {
 	checkAddress("listen", c.Listen, true, p)
 	checkAddress("admin.listen", c.Admin.Listen, false, p)
 	if c.Admin.Listen != "" && sameAddress(c.Listen, c.Admin.Listen) {
-		p.addf("admin.listen", "give it another port: clients must not reach it", "admin.listen and listen are both %q", c.Listen)
+		p.addf("admin.listen", "give it another port: clients must not reach it", "admin.listen %q and listen %q are one address", c.Admin.Listen, c.Listen)
 	}
 	c.validateEngines(p)
 	c.validateServer(p)
@@ -192,7 +192,7 @@ func (c *Config) validateEngine(e *Engine, at func(string) string, p *problems) 
 		c.expandSecret(at("headers."+name), &secret, p)
 		e.Headers[name] = secret
 	}
-	if e.APIKey != "" && e.APIKeyEnv != "" {
+	if e.APIKey.Reveal() != "" && e.APIKeyEnv != "" {
 		p.addf(at("api_key_env"), "keep api_key_env: the file then has no secret", "engine has both api_key and api_key_env")
 	}
 	c.expandSecret(at("api_key"), &e.APIKey, p)
