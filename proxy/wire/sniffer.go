@@ -32,13 +32,15 @@ type Sniffer struct {
 	watch     bool // the over-long event being read may hold usage
 	failure   Failure
 	tally     tally
+	plain     skeleton
 	id        [128]byte
 	nid       int
 }
 
-// Reset makes the Sniffer ready for a new stream of family f. It keeps its buffer.
+// Reset makes the Sniffer ready for a new stream of family f. It keeps its buffers.
 func (s *Sniffer) Reset(f prompt.Family) {
-	*s = Sniffer{family: f, events: events{data: s.events.data[:0]}}
+	*s = Sniffer{family: f, events: events{data: s.events.data[:0]}, plain: s.plain}
+	s.plain.reset()
 	s.tally.reset()
 }
 
@@ -113,8 +115,14 @@ func (s *Sniffer) event(name, data []byte) {
 	case prompt.Responses:
 		s.responsesEvent(name, data)
 	default:
-		if s.committed && len(name) == 0 && plainChunk(data) {
-			return
+		if s.committed && len(name) == 0 {
+			if s.plain.fits(data) {
+				return
+			}
+			if plainChunk(data) {
+				s.plain.take(data)
+				return
+			}
 		}
 		if string(name) == "error" {
 			s.fail(data)

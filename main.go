@@ -1,0 +1,230 @@
+// Command warmring is a proxy in front of a fleet of LLM engines that keeps each
+// agent session on the engine whose KV cache holds it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/warmring/warmring/config"
+	"github.com/warmring/warmring/e2e/demo"
+	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy"
+)
+
+// version is set by release builds (-ldflags "-X main.version=…").
+var version = "dev"
+
+const usage = `warmring keeps agent sessions on the LLM engine that has their prompts cached.
+
+usage: warmring COMMAND [flags]
+
+  serve     run the proxy in front of your engines
+  demo      see it work: simulated engines and agents in one process, about 30 s
+  check     validate a configuration file; with -probe ask the engines too
+  version   print the version
+
+"warmring COMMAND -h" tells a command's flags. The smallest configuration:
+
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is the program: exit status 0 is success, 1 a failure, 2 a wrong call.
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage, indent(config.SmallestFile))
+		return 2
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "serve":
+		return serve(rest, stdout, stderr)
+	case "demo":
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return demo.Run(ctx, rest, stdout, stderr)
+	case "check":
+		return check(rest, stdout, stderr)
+	case "version", "-version", "--version":
+		fmt.Fprintln(stdout, versionLine())
+		return 0
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage, indent(config.SmallestFile))
+		return 0
+	}
+	fmt.Fprintf(stderr, "warmring: there is no command %q; there are serve, demo, check and version\n", name)
+	return 2
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n    ") + "\n"
+}
+
+func versionLine() string {
+	v := version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				v += " (" + s.Value[:12] + ")"
+			}
+		}
+	}
+	return fmt.Sprintf("warmring %s %s/%s %s", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
+}
+
+// newFlags makes a command's flag set with a help text.
+func newFlags(name, about string, stderr io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() {
+		fmt.Fprintf(stderr, "usage: warmring %s [flags]\n\n%s\n\n", name, about)
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse reads the flags; done tells that the command ends here with status.
+func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (status int, done bool) {
+	err := fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0, true
+	case err != nil:
+		return 2, true
+	case fs.NArg() > 0:
+		fmt.Fprintf(stderr, "warmring %s: unexpected argument %q\n", fs.Name(), fs.Arg(0))
+		return 2, true
+	}
+	return 0, false
+}
+
+func serve(args []string, _, stderr io.Writer) int {
+	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, new\nrequests get 503, running answers end within drain.limit. A second signal ends at once.", stderr)
+	file := fs.String("config", "warmring.toml", "configuration `file`")
+	if status, done := parse(fs, args, stderr); done {
+		return status
+	}
+	cfg, err := config.Load(*file)
+	if err != nil {
+		fmt.Fprintln(stderr, "warmring serve:", err)
+		return 1
+	}
+	lines := proxy.NewLineWriter(stderr)
+	defer lines.Close()
+	log := newLogger(cfg, lines)
+	srv, err := proxy.New(cfg, proxy.Options{Log: log, Version: versionLine()})
+	if err != nil {
+		fmt.Fprintln(stderr, "warmring serve:", err)
+		return 1
+	}
+	ln, err := listen("listen", cfg.Listen)
+	if err != nil {
+		fmt.Fprintln(stderr, "warmring serve:", err)
+		return 1
+	}
+	var admin net.Listener
+	if cfg.Admin.Listen != "" {
+		if admin, err = listen("admin.listen", cfg.Admin.Listen); err != nil {
+			_ = ln.Close()
+			fmt.Fprintln(stderr, "warmring serve:", err)
+			return 1
+		}
+		log.Info("admin listener", "address", admin.Addr().String())
+	}
+	for _, w := range cfg.Warnings() {
+		log.Warn(w)
+	}
+	log.Info("serving", "version", versionLine(), "address", ln.Addr().String(), "engines", len(cfg.Engines))
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	go func() {
+		<-ctx.Done()
+		stop() // from here on a second signal has its usual effect: the end
+	}()
+	if err := srv.Serve(ctx, ln, admin); err != nil {
+		log.Error("serving failed", "error", err)
+		return 1
+	}
+	log.Info("stopped")
+	return 0
+}
+
+func listen(key, address string) (net.Listener, error) {
+	ln, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s = %q: something else listens there already; choose another port", key, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s = %q: %w", key, address, err)
+	}
+	return ln, nil
+}
+
+func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // validated by config
+	opt := &slog.HandlerOptions{Level: level}
+	if cfg.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opt))
+	}
+	return slog.New(slog.NewTextHandler(w, opt))
+}
+
+func check(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("check", "Validates a configuration file and prints what is wrong with it, with line and\ncolumn. With -probe it asks the engines what they are.", stderr)
+	file := fs.String("config", "warmring.toml", "configuration `file`")
+	probe := fs.Bool("probe", false, "ask each engine for its kind, models, KV capacity and health, and for one token;\nthe exit status is 1 if one of them is not usable")
+	show := fs.Bool("show", false, "print the whole configuration with its defaults, without secrets")
+	if status, done := parse(fs, args, stderr); done {
+		return status
+	}
+	cfg, err := config.Load(*file)
+	if err == nil {
+		_, err = proxy.New(cfg, proxy.Options{})
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "warmring check:", err)
+		return 1
+	}
+	if *show {
+		fmt.Fprint(stdout, cfg.Redacted())
+	}
+	for _, w := range cfg.Warnings() {
+		fmt.Fprintln(stdout, "warning:", w)
+	}
+	fmt.Fprintf(stdout, "%s is valid: %d engines, listening on %s\n", *file, len(cfg.Engines), cfg.Listen)
+	if !*probe {
+		return 0
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	reports, err := engines.Check(ctx, cfg.Specs(), engines.CheckOptions{})
+	if err != nil {
+		fmt.Fprintln(stderr, "warmring check:", err)
+		return 1
+	}
+	status := 0
+	for _, r := range reports {
+		fmt.Fprintf(stdout, "\n%s\n", strings.TrimRight(r.String(), "\n"))
+		if !r.State.Usable() {
+			status = 1
+		}
+	}
+	return status
+}

@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/ring/identity"
+	"github.com/warmring/warmring/ring/prompt"
+)
+
+// receive checks the request's form and takes its content coding off. It returns
+// false if it has answered already.
+func (r *request) receive() bool {
+	s, ctx := r.s, r.ctx
+	h := &ctx.Request.Header
+	switch {
+	case s.draining.Load():
+		ctx.SetConnectionClose()
+		r.refuse(fasthttp.StatusServiceUnavailable, "shutting_down", "warmring is shutting down")
+		return false
+	case framedTwice(h.RawHeaders()):
+		ctx.SetConnectionClose()
+		r.refuse(fasthttp.StatusBadRequest, "conflicting_framing", "both content-length and transfer-encoding were sent; send one of them")
+		return false
+	case h.ConnectionUpgrade() && len(h.Peek("Upgrade")) > 0:
+		r.refuse(fasthttp.StatusNotImplemented, "upgrade_not_supported", "protocol upgrades (WebSocket, h2c) are not supported; use plain HTTP/1.1 requests")
+		return false
+	}
+	path, _ := splitURI(h.RequestURI())
+	if reason, refused := s.gate.Refused(path); refused {
+		r.refuse(fasthttp.StatusForbidden, "path_not_allowed", fmt.Sprintf("%.100s is not open to clients: %s; an operator can list it under [paths] allow", path, reason))
+		return false
+	}
+	if string(path) == "/v1/models" && ctx.IsGet() {
+		r.answerModels()
+		return false
+	}
+	r.body = ctx.Request.Body()
+	r.received = len(r.body)
+	if encoding := h.Peek("Content-Encoding"); len(encoding) > 0 && len(r.body) > 0 {
+		plain, err := decodeBody(encoding, r.body, int(s.cfg.Server.MaxBody))
+		switch {
+		case errors.Is(err, errBodyTooLarge):
+			r.refuse(fasthttp.StatusRequestEntityTooLarge, "request_too_large", err.Error()+"; the limit is server.max_body")
+			return false
+		case errors.Is(err, errUnknownCoding):
+			r.refuse(fasthttp.StatusUnsupportedMediaType, "unsupported_content_encoding", err.Error())
+			return false
+		case err != nil:
+			r.refuse(fasthttp.StatusBadRequest, "invalid_body", err.Error())
+			return false
+		}
+		r.body, r.decoded = plain, true
+	}
+	return true
+}
+
+// framedTwice looks for a request that states its length in two ways. The server
+// prefers one of them; whoever is in front of it may prefer the other.
+func framedTwice(raw []byte) bool {
+	var length, coding bool
+	for rest := raw; len(rest) > 0; {
+		line := rest
+		if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+			line, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = nil
+		}
+		switch {
+		case len(line) > 14 && line[14] == ':' && foldEqual(line[:14], "content-length"):
+			length = true
+		case len(line) > 17 && line[17] == ':' && foldEqual(line[:17], "transfer-encoding"):
+			coding = true
+		}
+	}
+	return length && coding
+}
+
+// identify reads the body once and finds whose turn of what session it is.
+func (r *request) identify() {
+	s, h := r.s, &r.ctx.Request.Header
+	sc := r.scratch
+	p := &sc.prompt
+	family := prompt.None
+	if r.route.Generation {
+		family = r.route.Family
+	}
+	p.Scan(r.body, family)
+	r.stream = p.Stream && r.route.Generation
+	if p.Fallback != "" && r.route.Generation {
+		s.metrics.unparsed(p.Fallback)
+	}
+	name := p.ModelName(r.body)
+	r.model = string(name[:min(len(name), 256)])
+	tenant := identity.Tenant(s.tenantSecret, h.Peek("Authorization"), h.Peek("X-Api-Key"))
+	t := &sc.turn
+	t.Model = name
+	sc.alias = false
+	if len(s.cfg.Models.Alias) > 0 || s.cfg.Models.Default != "" {
+		if resolved := s.cfg.Models.Resolve(string(name), s.fleet.KnownModel); resolved != string(name) {
+			t.Model = []byte(resolved)
+			sc.alias = true
+		}
+	}
+	t.Seed = prompt.Seed(tenant, t.Model)
+	r.seed = t.Seed
+	t.Prompt = nil
+	t.Session, t.Parent, t.MaxTokens, t.Continues = 0, 0, 0, false
+	if !r.route.Generation {
+		return
+	}
+	p.Fingerprint(r.body, t.Seed)
+	t.Prompt = p
+	t.MaxTokens = p.MaxTokens
+	r.identity = s.rules.Identify(r.header, r.body, p, t.Seed)
+	t.Session, t.Parent = r.identity.Session, r.identity.Parent
+	if t.Session == 0 && r.identity.PreviousResponse != 0 {
+		if session, ok := s.previous.Get(r.identity.PreviousResponse); ok {
+			t.Session, t.Continues = session, true
+		}
+	}
+}
+
+func (r *request) header(name string) []byte { return r.ctx.Request.Header.Peek(name) }
+
+// prepare builds the request for the engine: head and the body's pieces.
+func (r *request) prepare() {
+	s, sc, up := r.s, r.scratch, r.up
+	p := &sc.prompt
+	sc.splices.n = 0
+	sc.fixed = sc.fixed[:0]
+	r.asked, r.rid = false, ""
+	if r.route.Generation && p.Fallback == "" {
+		r.spliceModel()
+		r.spliceUsage()
+		r.spliceRID()
+	}
+	var length int
+	sc.pieces, length = sc.splices.pieces(sc.pieces[:0], r.body)
+	h := &r.ctx.Request.Header
+	if length == 0 && !hasBody(h) {
+		length = -1
+	}
+	sc.head = appendHead(sc.head[:0], &up.Target, &s.strip, &headOf{
+		method: h.Method(), uri: h.RequestURI(), raw: h.RawHeaders(), bodyLength: length,
+		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead,
+	})
+}
+
+// hasBody tells a request that has an empty body from one that has none.
+func hasBody(h *fasthttp.RequestHeader) bool {
+	return h.ContentLength() >= 0 && !h.IsGet() && !h.IsHead()
+}
+
+// spliceModel writes an alias' target over the client's name for the model.
+func (r *request) spliceModel() {
+	sc := r.scratch
+	if span := sc.prompt.Model; sc.alias && span.End > span.Start {
+		sc.splices.add(span.Start, span.End, sc.turn.Model)
+	}
+}
+
+// spliceUsage asks for the usage of a stream whose client did not: without it the
+// engine's real cached tokens stay unknown. The chunk is taken out again.
+func (r *request) spliceUsage() {
+	sc := r.scratch
+	p := &sc.prompt
+	if !p.Stream || p.IncludeUsage || p.Open == 0 || (p.Family != prompt.Chat && p.Family != prompt.Completions) {
+		return
+	}
+	if k := r.up.DetectedKind(); k != engines.VLLM && k != engines.SGLang {
+		return // an own backend may refuse what it does not know
+	}
+	value := r.body[p.StreamOptions.Start:p.StreamOptions.End]
+	switch {
+	case len(value) == 0:
+		r.asked = sc.splices.add(p.Open, p.Open, []byte(`"stream_options":{"include_usage":true},`))
+	case string(value) == "null":
+		r.asked = sc.splices.add(p.StreamOptions.Start, p.StreamOptions.End, []byte(`{"include_usage":true}`))
+	case len(bytes.TrimSpace(value[1:len(value)-1])) == 0:
+		r.asked = sc.splices.add(p.StreamOptions.Start, p.StreamOptions.End, []byte(`{"include_usage":true}`))
+	}
+	// Options that say something else, include_usage false included, are the
+	// client's word and stay.
+}
+
+// spliceRID gives the request a name that SGLang's /abort_request knows. A name
+// of the client's own is left alone.
+func (r *request) spliceRID() {
+	sc := r.scratch
+	if r.up.DetectedKind() != engines.SGLang || sc.prompt.Open == 0 || sc.prompt.EmptyObject {
+		return
+	}
+	for _, f := range sc.prompt.Fields {
+		if f.Name == "rid" {
+			return
+		}
+	}
+	r.rid = r.s.nextRID()
+	sc.fixed = append(append(append(sc.fixed[:0], `"rid":"`...), r.rid...), `",`...)
+	if !sc.splices.add(sc.prompt.Open, sc.prompt.Open, sc.fixed) {
+		r.rid = ""
+	}
+}

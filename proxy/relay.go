@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/wire"
+	"github.com/warmring/warmring/ring"
+)
+
+// relay is the body of a committed answer. The server pulls it: each Read is one
+// read of the engine's connection, straight into the server's buffer, and one
+// write to the client, so nothing waits for more to come and a slow client slows
+// the engine, not the memory. Bytes are looked at in passing and never changed,
+// but for the usage chunk that the proxy itself asked for.
+type relay struct {
+	r        *request
+	held     []byte // what came before the commit point, not yet released
+	pooled   *[]byte
+	framed   bool // the answer has a content-length: nothing can be added
+	sniffing bool
+	filter   *wire.UsageFilter // nil: nothing is taken out
+	filtered []byte            // output of filter, not yet released
+	raw      []byte            // input of filter
+	end      error             // set once the engine's answer has ended
+	last     []byte            // the error event, not yet released
+	told     bool
+	deadline time.Time // of the client's next write
+}
+
+// errBrokenEnd makes the server cut the connection instead of ending the body:
+// most clients take a clean end for a complete answer.
+var errBrokenEnd = errors.New("the engine broke off: the answer is cut on purpose")
+
+// begin takes over what was held.
+func (l *relay) begin(held []byte) {
+	if l.r.asked && l.sniffing {
+		l.filter = &wire.UsageFilter{}
+		l.filter.Reset()
+		l.held = append(l.held[:0], l.filter.Filter(nil, held)...)
+		if l.end != nil {
+			l.held = l.filter.Flush(l.held)
+		}
+		return
+	}
+	l.held = append([]byte(nil), held...)
+}
+
+// Read gives the next bytes for the client.
+func (l *relay) Read(p []byte) (int, error) {
+	n, err := l.next(p)
+	if n > 0 {
+		l.extendDeadline()
+	}
+	return n, err
+}
+
+func (l *relay) next(p []byte) (int, error) {
+	if n := l.take(p, &l.held); n > 0 {
+		return n, nil
+	}
+	for {
+		if n := l.take(p, &l.filtered); n > 0 {
+			return n, nil
+		}
+		if l.end != nil {
+			return l.ending(p)
+		}
+		if l.filter == nil {
+			n, err := l.r.x.Read(p)
+			l.passed(p[:n], err)
+			if n > 0 {
+				l.r.sent += int64(n)
+				return n, nil
+			}
+			continue
+		}
+		if l.raw == nil {
+			l.raw = make([]byte, 4096)
+		}
+		n, err := l.r.x.Read(l.raw)
+		l.passed(l.raw[:n], err)
+		l.filtered = l.filter.Filter(l.filtered[:0], l.raw[:n])
+		if l.end != nil {
+			l.filtered = l.filter.Flush(l.filtered)
+		}
+	}
+}
+
+// take moves bytes from one of the relay's buffers to p.
+func (l *relay) take(p []byte, from *[]byte) int {
+	n := copy(p, *from)
+	if n == len(*from) {
+		*from = (*from)[:0]
+		if from == &l.held {
+			l.held = nil
+		}
+	} else {
+		*from = (*from)[n:]
+	}
+	l.r.sent += int64(n)
+	return n
+}
+
+// passed looks at bytes that came from the engine and notes their end.
+func (l *relay) passed(p []byte, err error) {
+	r := l.r
+	if l.sniffing && len(p) > 0 {
+		before := r.sniff.Committed()
+		_, _ = r.sniff.Write(p)
+		if !before && r.sniff.Committed() && r.charge != nil {
+			r.charge.FirstToken(r.s.now())
+		}
+	}
+	if err != nil {
+		l.end = err
+		if l.sniffing {
+			_ = r.sniff.Close()
+		}
+	}
+}
+
+// ending gives the error event of a broken answer, then its end.
+func (l *relay) ending(p []byte) (int, error) {
+	r := l.r
+	if l.end == io.EOF && !l.endedEarly() {
+		return 0, io.EOF
+	}
+	if !l.told {
+		l.told = true
+		if r.hasLeft() || (errors.Is(l.end, engines.ErrCanceled) && !r.s.stopped.Load()) {
+			r.end = endClientClosed
+			return 0, errBrokenEnd
+		}
+		r.end = endUpstreamReset
+		if errors.Is(l.end, engines.ErrTimeout) {
+			r.end = endTimeout
+		}
+		message := "the engine broke off in the middle of its answer"
+		if r.s.stopped.Load() {
+			message = "warmring was stopped in the middle of the answer"
+		}
+		if l.sniffing && !l.framed && r.x.Answer.Status < 300 {
+			if !r.sniff.AtBoundary() {
+				l.last = append(l.last, "\n\n"...) // the event under way will not be completed
+			}
+			l.last = append(l.last, wire.ErrorEvent(r.route.Family, 502, "upstream_reset", message)...)
+		}
+		r.s.log.Warn("engine broke off after the commit point", "request", r.id, "engine", r.up.Name, "error", l.end)
+	}
+	if n := copy(p, l.last); n > 0 {
+		l.last = l.last[n:]
+		r.sent += int64(n)
+		return n, nil
+	}
+	return 0, errBrokenEnd
+}
+
+// endedEarly tells that a stream ended cleanly without its family's final event,
+// on an engine that is known to send them: its process died inside the answer.
+func (l *relay) endedEarly() bool {
+	r := l.r
+	if !l.sniffing || !r.stream || r.sniff.Finished() {
+		if l.sniffing && r.sniff.Finished() {
+			r.up.finishes.Store(true)
+		}
+		return false
+	}
+	if _, failed := r.sniff.Failure(); failed {
+		return false
+	}
+	return r.up.finishes.Load()
+}
+
+// extendDeadline bounds how long the client may refuse to take the next bytes.
+// Deadlines are not free: one a second is enough.
+func (l *relay) extendDeadline() {
+	limit := l.r.s.cfg.Timeouts.ClientWrite.Std()
+	if limit <= 0 {
+		return
+	}
+	now := time.Now()
+	if l.deadline.Sub(now) > limit-time.Second && !l.deadline.IsZero() {
+		return
+	}
+	// While the engine is silent the deadline may pass without harm: it is moved
+	// on before the next write, and a deadline in the past only fails writes.
+	l.deadline = now.Add(limit)
+	_ = l.r.ctx.Conn().SetWriteDeadline(l.deadline)
+}
+
+// Close is called once by the server, after the last byte or when the client
+// would not take more.
+func (l *relay) Close() error {
+	r := l.r
+	if r == nil {
+		return nil
+	}
+	_ = r.ctx.Conn().SetWriteDeadline(time.Time{})
+	complete := l.end == io.EOF && !l.told
+	if !complete && r.end == endNone {
+		r.end = endClientClosed
+		r.cancelUpstream()
+	}
+	r.x.Close()
+	r.usage = r.sniff.Usage()
+	r.learnResponse(r.sniff.ResponseID())
+	r.release(ring.Outcome{PromptTokens: r.usage.Prompt, CachedTokens: r.usage.Cached, OutputTokens: r.usage.Output, Prefilled: r.sniff.Committed()})
+	if failure, failed := r.sniff.Failure(); failed && r.end == endNone {
+		r.end = endUpstreamError
+		if failure.Status < 500 && failure.Status != 429 {
+			r.end = endClientError
+		}
+	}
+	if r.end == endNone {
+		r.end = endOK
+		if r.status >= 500 {
+			r.end = endUpstreamError
+		} else if r.status >= 400 {
+			r.end = endClientError
+		}
+	}
+	r.finish(r.end, r.status)
+	r.s.recycle(r)
+	return nil
+}

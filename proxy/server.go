@@ -1,0 +1,445 @@
+// Package proxy is the life of one request: receive, identify, place, exchange,
+// hold, relay, learn. It stands between clients on a fasthttp server and engines
+// on abortable exchanges, asks ring where a prompt belongs, and tells ring and
+// operators what came of it.
+//
+// One goroutine per client connection runs a request up to its commit point and
+// is then pulled through the relay; the hang-up watcher is the only other one
+// that touches it. Bounds: bodies by server.max_body, connections by
+// server.max_connections, waiting requests by retry.max_waiting, what is held
+// before a commit point by constants in hold.go. See DESIGN.md.
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/warmring/warmring/config"
+	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/wire"
+	"github.com/warmring/warmring/ring"
+	"github.com/warmring/warmring/ring/identity"
+)
+
+// maxResponses bounds the Responses API ids whose sessions are remembered: 16
+// bytes of payload each, the oldest go first.
+const maxResponses = 200_000
+
+// Options is what a Server is made with besides its configuration.
+type Options struct {
+	// Log gets one line per request and what goes wrong. nil discards.
+	Log *slog.Logger
+	// Version is shown by the admin API.
+	Version string
+}
+
+// Server is the proxy. Make it with New, run it with Serve.
+type Server struct {
+	cfg          *config.Config
+	log          *slog.Logger
+	version      string
+	fleet        *engines.Fleet
+	placer       *ring.Placer
+	rules        *identity.Rules
+	upstreams    map[string]*upstream
+	gate         *config.Gate
+	strip        headRules
+	limits       engines.Limits
+	tenantSecret string
+	metrics      *metricSet
+	recent       *recentRequests
+	previous     *lru.Cache[uint64, uint64]
+	hangups      *hangups
+	http         *fasthttp.Server
+	admin        *fasthttp.Server
+	ids          idSource
+	started      time.Time
+
+	requests  sync.Pool
+	scratches sync.Pool
+	live      liveRequests
+	changes   changes
+	waiters   waiters
+
+	draining   atomic.Bool
+	stopped    atomic.Bool
+	stopping   chan struct{} // closed when running requests are cut
+	background sync.WaitGroup
+}
+
+// upstream is an engine with the connections to it.
+type upstream struct {
+	*engines.Engine
+	pool      *engines.Pool
+	extraHead []byte
+	finishes  atomic.Bool // it has ended a stream with its family's final event before
+}
+
+// New makes a proxy for cfg. Nothing is opened before Serve.
+func New(cfg *config.Config, opt Options) (*Server, error) {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	rules, err := identity.Compile(identitySources(cfg))
+	if err != nil {
+		return nil, cfg.At("identity.sources", err)
+	}
+	s := &Server{
+		cfg: cfg, log: opt.Log, version: opt.Version, rules: rules,
+		gate:         cfg.Paths.Gate(),
+		tenantSecret: cfg.Identity.Secret.Reveal(),
+		limits:       engines.Limits{Write: cfg.Timeouts.Write.Std(), FirstByte: cfg.Timeouts.FirstByte.Std(), BetweenBytes: cfg.Timeouts.BetweenBytes.Std()},
+		upstreams:    make(map[string]*upstream),
+		started:      time.Now(),
+		stopping:     make(chan struct{}),
+		ids:          newIDSource(),
+	}
+	s.strip.strip = map[string]bool{"x-warmring-session": true, "x-warmring-parent": true}
+	if !cfg.Headers.TrustInternal {
+		for _, name := range config.InternalHeaders() {
+			s.strip.strip[name] = true
+		}
+	}
+	s.placer = ring.New(ring.Options{
+		VirtualNodes: cfg.Routing.VirtualNodes, Candidates: cfg.Routing.Candidates,
+		Hysteresis: cfg.Routing.Hysteresis.Std(), SessionIdle: cfg.Routing.SessionIdle.Std(),
+		MaxSessions: cfg.Routing.MaxSessions, MaxIndexTokens: cfg.Routing.IndexTokens,
+	})
+	s.fleet, err = engines.NewFleet(cfg.Specs(), engines.FleetOptions{
+		ProbeInterval: cfg.Probe.Interval.Std(), ProbeTimeout: cfg.Probe.Timeout.Std(), Logger: opt.Log, OnChange: s.engineChanged,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range s.fleet.Engines() {
+		up := &upstream{Engine: e, pool: engines.NewPool(e.Target, engines.PoolOptions{
+			MaxIdle: e.MaxIdle, ConnectTimeout: cfg.Timeouts.Connect.Std(), TLS: e.TLSConfig(),
+		})}
+		for name, value := range e.Headers {
+			up.extraHead = fmt.Appendf(up.extraHead, "%s: %s\r\n", name, value)
+		}
+		s.upstreams[e.Name] = up
+	}
+	if s.previous, err = lru.New[uint64, uint64](maxResponses); err != nil {
+		return nil, err
+	}
+	s.metrics = newMetricSet(s)
+	s.recent = newRecentRequests()
+	s.requests.New = func() any { return &request{s: s, gone: make(chan struct{}, 1)} }
+	s.scratches.New = func() any { return new(scratch) }
+	s.updatePlacer()
+	return s, nil
+}
+
+func identitySources(cfg *config.Config) []string {
+	if len(cfg.Identity.Sources) == 0 {
+		return identity.DefaultSources()
+	}
+	return cfg.Identity.Sources
+}
+
+// now is the clock of every decision: nanoseconds since the proxy started.
+func (s *Server) now() int64 { return int64(time.Since(s.started)) }
+
+// engineChanged follows what the probes and passing requests find out.
+func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
+	if what&engines.Restarted != 0 {
+		s.placer.Forget(s.now(), e.Name)
+	}
+	s.updatePlacer()
+	s.changes.announce()
+}
+
+// updatePlacer tells the placer the engines as they are now.
+func (s *Server) updatePlacer() {
+	var list []ring.Engine
+	for _, e := range s.fleet.Engines() {
+		list = append(list, ring.Engine{Name: e.Name, Weight: e.Weight, KVTokens: e.KVTokens(), Models: modelIDs(e), State: placerState(e.State())})
+	}
+	s.placer.SetEngines(s.now(), list)
+}
+
+// modelIDs lists what an engine serves; nil, meaning any, while it is unknown.
+func modelIDs(e *engines.Engine) []string {
+	var ids []string
+	for _, m := range e.Models() {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func placerState(st engines.State) ring.State {
+	switch st {
+	case engines.Ready:
+		return ring.Ready
+	case engines.Busy:
+		return ring.Busy
+	case engines.Draining:
+		return ring.Draining
+	}
+	return ring.Down
+}
+
+// Serve answers clients on ln, and operators on admin unless that is nil, until
+// ctx ends; then it drains: readiness turns false, new requests get 503, running
+// ones may end within drain.limit, and what is left is cut with the family's
+// error event. It returns when everything it started has ended. Serve may be
+// called once.
+func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
+	var err error
+	if s.hangups, err = newHangups(); err != nil {
+		return fmt.Errorf("watching client connections: %w", err)
+	}
+	defer s.hangups.close()
+	probing, stopProbing := context.WithCancel(context.Background())
+	var probes sync.WaitGroup
+	probes.Add(1)
+	go func() { defer probes.Done(); s.fleet.Run(probing) }()
+	defer probes.Wait()
+	defer stopProbing()
+
+	s.http = s.newHTTP()
+	failed := make(chan error, 2)
+	go func() { failed <- s.http.Serve(&listener{Listener: ln, hangups: s.hangups}) }()
+	running := 1
+	if admin != nil {
+		s.admin = s.newAdmin()
+		running++
+		go func() { failed <- s.admin.Serve(admin) }()
+	}
+	select {
+	case err = <-failed:
+		running--
+	case <-ctx.Done():
+		s.drain()
+	}
+	// One call only: a second one returns at once whatever is still running.
+	closing, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	s.cut()
+	if e := s.http.ShutdownWithContext(closing); e != nil && err == nil && !errors.Is(e, context.DeadlineExceeded) {
+		err = e
+	}
+	if s.admin != nil {
+		_ = s.admin.ShutdownWithContext(closing)
+	}
+	for ; running > 0; running-- {
+		<-failed
+	}
+	<-s.live.empty()
+	s.background.Wait()
+	for _, up := range s.upstreams {
+		up.pool.Close()
+	}
+	return err
+}
+
+// drain lets running requests end. The listener stays open all the while, so
+// that balancers can see that this proxy is leaving.
+func (s *Server) drain() {
+	s.draining.Store(true)
+	s.log.Info("draining", "running", s.live.count(), "limit", s.cfg.Drain.Limit.String())
+	delay := time.NewTimer(s.cfg.Drain.Delay.Std())
+	defer delay.Stop()
+	limit := time.NewTimer(s.cfg.Drain.Delay.Std() + s.cfg.Drain.Limit.Std())
+	defer limit.Stop()
+	<-delay.C
+	select {
+	case <-s.live.empty():
+	case <-limit.C:
+		s.log.Warn("drain limit passed: cutting what is left", "running", s.live.count())
+	}
+}
+
+// cut ends every running request.
+func (s *Server) cut() {
+	if s.stopped.CompareAndSwap(false, true) {
+		s.draining.Store(true)
+		close(s.stopping)
+		s.live.cancelAll()
+	}
+}
+
+func (s *Server) newHTTP() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      s.handle,
+		ErrorHandler:                 s.malformed,
+		ExpectHandler:                s.expect,
+		Name:                         "",
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		DisablePreParseMultipartForm: true, // bodies pass byte for byte
+		ReadBufferSize:               int(s.cfg.Server.MaxHeader),
+		MaxRequestBodySize:           int(s.cfg.Server.MaxBody),
+		ReadTimeout:                  s.cfg.Server.ReadTimeout.Std(),
+		IdleTimeout:                  s.cfg.Server.IdleTimeout.Std(),
+		Concurrency:                  s.cfg.Server.MaxConnections,
+		CloseOnShutdown:              true,
+		SecureErrorLogMessage:        true,
+		Logger:                       discardLogger{},
+	}
+}
+
+// discardLogger drops the server's own lines: what happens to a request is told
+// by its access line.
+type discardLogger struct{}
+
+func (discardLogger) Printf(string, ...any) {}
+
+// handle is the entry of every well-formed request.
+func (s *Server) handle(ctx *fasthttp.RequestCtx) {
+	r := s.acquire(ctx)
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(r, p)
+		}
+		if r.ctx.Response.IsBodyStream() && r.scratch == nil {
+			return // the relay ends it
+		}
+		s.recycle(r)
+	}()
+	r.serve()
+}
+
+// panicked answers a request whose handling failed by a mistake of ours.
+func (s *Server) panicked(r *request, p any) {
+	s.metrics.panics.Inc()
+	s.log.Error("panic while handling a request", "request", r.id, "panic", fmt.Sprint(p), "stack", stack())
+	r.x.Cancel()
+	r.x.Close()
+	if r.charge != nil {
+		r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
+	}
+	r.answerError(fasthttp.StatusInternalServerError, "internal_error", "warmring failed to handle this request; it is in the log as "+r.id)
+	r.finish(endPanic, fasthttp.StatusInternalServerError)
+}
+
+// acquire begins a request.
+func (s *Server) acquire(ctx *fasthttp.RequestCtx) *request {
+	r := s.requests.Get().(*request)
+	r.ctx = ctx
+	r.started = time.Now()
+	r.conn, _ = ctx.Conn().(*clientConn)
+	r.scratch = s.scratches.Get().(*scratch)
+	h := &ctx.Request.Header
+	r.id = s.requestID(h)
+	path, _ := splitURI(h.RequestURI())
+	r.route = wire.RouteOf(h.Method(), path)
+	r.usage = wire.Usage{Prompt: -1, Cached: -1, Output: -1}
+	s.live.add(r)
+	return r
+}
+
+// recycle ends a request for good.
+func (s *Server) recycle(r *request) {
+	if r.conn != nil {
+		r.conn.disarm()
+	}
+	s.live.remove(r)
+	r.x.Reset()
+	if r.scratch != nil {
+		s.recycleScratch(r.scratch)
+	}
+	if r.abandoned.Load() {
+		return // an abort under way will cancel its exchange once more
+	}
+	select {
+	case <-r.gone:
+	default:
+	}
+	*r = request{s: s, gone: r.gone, sniff: r.sniff}
+	s.requests.Put(r)
+}
+
+func (s *Server) recycleScratch(sc *scratch) {
+	sc.turn = ring.Turn{}
+	sc.exclude = sc.exclude[:0]
+	clear(sc.pieces)
+	sc.pieces = sc.pieces[:0]
+	sc.splices = splices{}
+	sc.alias, sc.broken = false, false
+	k := &sc.kept
+	*k = keptAnswer{header: k.header[:0], body: k.body[:0]}
+	if cap(k.body) > 64<<10 {
+		k.body = nil
+	}
+	if cap(sc.held) > 64<<10 {
+		sc.held = nil
+	}
+	s.scratches.Put(sc)
+}
+
+// retryAfter is how many seconds a refused client should stay away: a little
+// more than a probe takes, spread so that they do not all come back at once.
+func (s *Server) retryAfter() int { return 1 + rand.IntN(3) }
+
+// knownModels lists a few names for an error message.
+func (s *Server) knownModels() string {
+	names := s.fleet.ModelNames()
+	if len(names) == 0 {
+		return "none yet"
+	}
+	if len(names) > 20 {
+		return strings.Join(names[:20], ", ") + fmt.Sprintf(" and %d more", len(names)-20)
+	}
+	return strings.Join(names, ", ")
+}
+
+// abortThenCancel tells SGLang to stop a request by its name and then cancels
+// the exchange that carries it.
+func (s *Server) abortThenCancel(up *upstream, rid string, x *engines.Exchange) {
+	s.background.Add(1)
+	go func() {
+		defer s.background.Done()
+		var abort engines.Exchange
+		body := []byte(`{"rid":"` + rid + `"}`)
+		head := appendHead(nil, &up.Target, nil, &headOf{
+			method: []byte("POST"), uri: []byte("/abort_request"), raw: []byte("Content-Type: application/json\r\n"), bodyLength: len(body), apiKey: up.APIKey, extra: up.extraHead,
+		})
+		stop := time.AfterFunc(time.Second, abort.Cancel)
+		err := abort.Do(up.pool, head, [][]byte{body}, false, engines.Limits{})
+		if err == nil {
+			_, err = io.Copy(io.Discard, readerOf(&abort))
+		}
+		stop.Stop()
+		abort.Close()
+		if err != nil {
+			s.log.Warn("aborting a request failed: the engine finds out by the closed connection", "engine", up.Name, "error", err)
+		}
+		if x != nil {
+			x.Cancel()
+		}
+	}()
+}
+
+// readerOf gives Read buffers that are large enough.
+func readerOf(x *engines.Exchange) io.Reader { return readerFunc(x.Read) }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// idSource makes ids that do not repeat within a process and hardly between two.
+type idSource struct {
+	base uint64
+	n    *atomic.Uint64
+}
+
+func newIDSource() idSource { return idSource{base: rand.Uint64(), n: new(atomic.Uint64)} }
+
+// next walks a full-period sequence (Weyl) through all 64-bit values.
+func (i idSource) next() uint64 { return i.base + i.n.Add(1)*0x9e3779b97f4a7c15 }
+
+func (s *Server) nextRID() string { return "wr-" + string(appendHex16(nil, s.ids.next())) }
