@@ -34,8 +34,8 @@ func ErrorEvent(f prompt.Family, status int, code, message string) []byte {
 }
 
 // ErrorEvent is like the function, for the stream that s has read: it has the response's id and the next sequence
-// number, and if the stream broke off inside an event, it closes that one first (a client then meets broken JSON
-// before this event: an error, too).
+// number, and if the stream broke off inside an event, it closes that one first. A client then meets broken JSON before
+// this event, which is an error, too; who would rather have it meet a broken connection asks AtBoundary first.
 func (s *Sniffer) ErrorEvent(status int, code, message string) []byte {
 	var b []byte
 	if !s.AtBoundary() {
@@ -57,7 +57,7 @@ func appendErrorEvent(b []byte, f prompt.Family, status int, code, message, id s
 		if code == "" {
 			code = responsesCode(status)
 		}
-		// All fields that the SDKs' models require, so that building the typed object cannot fail.
+		// All fields that the SDKs' models require, so that building the typed object cannot fail (tried with openai-python 3.57.0).
 		b = append(b, "event: response.failed\ndata: "...)
 		b = append(b, `{"type":"response.failed","sequence_number":`...)
 		b = strconv.AppendInt(b, int64(sequence), 10)
