@@ -28,6 +28,8 @@ func fieldName(container string, key []byte) string {
 			return "program_id"
 		case "litellm_session_id":
 			return "litellm_session_id"
+		case "cache_salt":
+			return "cache_salt"
 		}
 	case "conversation":
 		if string(key) == "id" {
@@ -160,7 +162,7 @@ func (s *scanner) forget(name string) {
 // FieldNames returns all names that Prompt.Fields can hold.
 func FieldNames() []string {
 	return []string{
-		"prompt_cache_key", "conversation", "previous_response_id", "session_id", "program_id", "litellm_session_id",
+		"prompt_cache_key", "conversation", "previous_response_id", "session_id", "program_id", "litellm_session_id", "cache_salt",
 		"metadata.user_id", "metadata.session_id", "extra_body.program_id", "extra_body.session_id", "session_params.session_id",
 		"client_metadata.thread_id", "client_metadata.session_id", "client_metadata.x-codex-turn-metadata", "client_metadata.x-codex-parent-thread-id",
 	}

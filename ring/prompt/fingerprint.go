@@ -22,12 +22,14 @@ const (
 // writer feeds the digest and counts.
 type writer struct {
 	d     xxhash.Digest
-	bytes int // canonical bytes so far
-	next  int // where the next stride of the current part ends
-	kept  int // Bytes of the last kept point
-	n     int // bytes waiting in small
-	small [512]byte
+	bytes int    // canonical bytes so far
+	next  int    // where the next stride of the current part ends
+	kept  int    // Bytes of the last kept point
+	small []byte // short pieces that wait to be fed together; at most smallCap
 }
+
+// smallCap is how many bytes of short pieces are fed to the digest at once.
+const smallCap = 512
 
 // Fingerprint fills Chain, Head, First, Bytes and Whole from the body that was scanned last, in the scope of seed (see
 // Seed); a cache_salt in the body narrows the scope. Chains are a pure function of (seed, canonical prompt): a prompt that
@@ -41,7 +43,11 @@ func (p *Prompt) Fingerprint(body []byte, seed uint64) {
 		seed = w.d.Sum64()
 	}
 	w.d.ResetWithSeed(seed)
-	w.bytes, w.kept, w.n = 0, 0, 0
+	w.bytes, w.kept = 0, 0
+	if w.small == nil {
+		w.small = make([]byte, 0, smallCap)
+	}
+	w.small = w.small[:0]
 	p.Chain, p.Head, p.First = p.Chain[:0], 0, 0
 	if p.Fallback != "" {
 		p.raw(body)
@@ -178,9 +184,8 @@ func (p *Prompt) span(b []byte, spaced bool) {
 
 // piece feeds bytes, collecting small ones.
 func (p *Prompt) piece(b []byte) {
-	w := &p.writer
-	if len(b) <= len(w.small)-w.n && len(b) < 128 {
-		w.n += copy(w.small[w.n:], b)
+	if w := &p.writer; len(b) < 128 && len(b) <= smallCap-len(w.small) {
+		w.small = append(w.small, b...)
 		return
 	}
 	p.flush()
@@ -188,10 +193,9 @@ func (p *Prompt) piece(b []byte) {
 }
 
 func (p *Prompt) flush() {
-	if w := &p.writer; w.n > 0 {
-		n := w.n
-		w.n = 0
-		p.write(w.small[:n])
+	if w := &p.writer; len(w.small) > 0 {
+		p.write(w.small)
+		w.small = w.small[:0]
 	}
 }
 

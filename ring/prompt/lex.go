@@ -2,6 +2,8 @@ package prompt
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 )
 
 // maxDepth is how deep a body may nest. Tool schemas take two levels for each object of theirs; real ones stay below 30.
@@ -75,12 +77,24 @@ func (s *scanner) space(i int) int {
 func (s *scanner) str(i int) int {
 	b := s.body
 	j := i + 1
+	// Most keys and names end within 16 bytes: not worth a call.
+	if j+16 <= len(b) {
+		m := quotes(binary.LittleEndian.Uint64(b[j:]))
+		if m == 0 {
+			j += 8
+			m = quotes(binary.LittleEndian.Uint64(b[j:]))
+		}
+		if m != 0 {
+			if j += bits.TrailingZeros64(m) / 8; b[j-1] != '\\' {
+				return j + 1
+			}
+		}
+		j = i + 1
+	}
 	for {
-		n := bytes.IndexByte(b[j:], '"')
-		if n < 0 {
+		if j = quote(b, j); j < 0 {
 			return s.fail(whyEnd)
 		}
-		j += n
 		if b[j-1] != '\\' {
 			return j + 1
 		}
@@ -94,6 +108,22 @@ func (s *scanner) str(i int) int {
 			return j
 		}
 	}
+}
+
+// quotes marks the lowest quote among eight bytes by the highest bit of its byte; 0 when there is none.
+func quotes(eight uint64) uint64 {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	eight ^= '"' * ones
+	return (eight - ones) &^ eight & highs
+}
+
+// quoteGeneric returns the offset of the first quote at or behind i, a negative number when there is none.
+func quoteGeneric(b []byte, i int) int {
+	n := bytes.IndexByte(b[i:], '"')
+	if n < 0 {
+		return -1
+	}
+	return i + n
 }
 
 // key passes the key at i, the colon, and white space. It returns the key's content and the offset of the member's value,

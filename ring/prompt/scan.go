@@ -100,7 +100,7 @@ func (s *scanner) top(key []byte, v int) (i int) {
 		return s.limit(v, 2)
 	case "cache_salt":
 		p.salt = Span{}
-		if i = s.value(v, 1); i > 0 && b[v] != 'n' {
+		if i = s.identity(key, v); i > 0 && b[v] != 'n' {
 			p.salt = Span{v, i}
 		}
 		return i
