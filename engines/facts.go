@@ -154,7 +154,7 @@ func (p *prober) readLoads(ctx context.Context, r *reading) {
 	if capacity > 0 {
 		r.kvTokens = int64(capacity)
 	}
-	if r.work < 0 {
+	if computed >= 0 { // rather than the counters of /metrics, which are absent until they first count
 		r.work, r.workFrom = computed, fromLoads
 	}
 	p.sources |= fromLoads
