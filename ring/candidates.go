@@ -1,0 +1,173 @@
+package ring
+
+import "slices"
+
+// A new session looks at few engines, however many there are: the first of the ring from its key, those that hold the most of its
+// prompt, and its parent's.
+const (
+	maxRingCandidates = 8
+	maxHolders        = 4
+	maxCandidates     = maxRingCandidates + maxHolders + 2
+)
+
+// candidate is an engine looked at for a turn.
+type candidate struct {
+	e    *engine
+	warm int     // tokens of the prompt that it holds
+	held int     // kept points that it holds
+	cost float64 // seconds, see Placer.cost
+	load float64 // live context over capacity
+}
+
+// look gathers what a decision about one turn needs to know.
+type look struct {
+	t        *Turn
+	m        *model
+	tokens   int      // of the prompt
+	head     int      // tokens of its head
+	spread   bool     // the head is shared by so many sessions that it plays no part in the choice
+	deepest  int      // kept points that some engine holds
+	excluded []uint16 // slots
+	lives    ref      // the engine that already counts the session's context, if any
+	has      int      // that context
+}
+
+func (l *look) usable(e *engine) bool {
+	return e != nil && e.State.takesTurns() && !slices.Contains(l.excluded, e.slot)
+}
+
+// consider adds an engine to the candidates once, with its cost.
+func (p *Placer) consider(l *look, e *engine) {
+	if len(p.candidates) == cap(p.candidates) {
+		return
+	}
+	for i := range p.candidates {
+		if p.candidates[i].e == e {
+			return
+		}
+	}
+	c := candidate{e: e}
+	if l.deepest > 0 && !e.cacheless() {
+		c.held = p.index.depth(p.kept[:l.deepest], int(e.slot), l.deepest)
+		c.warm = p.warmTokens(l, c.held)
+	}
+	p.candidates = append(p.candidates, c)
+	p.price(l, &p.candidates[len(p.candidates)-1])
+}
+
+func (p *Placer) warmTokens(l *look, held int) int {
+	if held == 0 {
+		return 0
+	}
+	return min(l.m.tokens(int(p.kept[held-1].Bytes)), l.tokens)
+}
+
+// price puts the cost of a turn on an engine, in seconds:
+//
+//	(fresh tokens waiting + own fresh tokens) ÷ rate + 0.02 × requests in flight + tokens pushed out of memory ÷ rate
+//
+// A head that many active sessions share is no part of the own fresh tokens: computing it once more pays off.
+func (p *Placer) price(l *look, c *candidate) {
+	e := c.e
+	fresh := l.tokens - c.warm
+	if l.spread && c.warm < l.head {
+		fresh = l.tokens - l.head
+	}
+	presence := l.tokens - c.warm // what others hold there already is shared
+	if e.ref() == l.lives {
+		presence = max(0, l.tokens-l.has)
+	}
+	work := e.waiting + int64(fresh) + e.overflow(int64(presence))
+	c.cost = float64(work)/p.rateOf(e) + p.opt.RunningCost.Seconds()*float64(e.inFlight())
+	c.load = float64(e.live()) / float64(e.capacity)
+}
+
+// gather fills the candidates of a turn that may go anywhere.
+func (p *Placer) gather(l *look, ringKey uint64, parent *engine) {
+	pool := l.m.pool
+	p.fromRing(l, ringKey, pool.open, false)
+	if len(p.candidates) > 0 && l.deepest > 0 {
+		n := 0
+		for i := p.index.holders(p.kept[l.deepest-1].Fingerprint); i != none && n < maxHolders; n++ {
+			entry := p.index.entries.at(i)
+			if e := p.engines[entry.engine]; l.usable(e) && e.State != Busy && pool.serves(e) {
+				p.consider(l, e)
+			}
+			i = entry.same
+		}
+	}
+	if parent != nil && l.usable(parent) && parent.State != Busy && pool.serves(parent) {
+		p.consider(l, parent)
+	}
+	if len(p.candidates) == 0 {
+		p.fromRing(l, ringKey, pool.busy, true)
+	}
+}
+
+// ringSteps bounds the walk on the ring; with more engines down than up it is faster to go through the list of the others.
+const ringSteps = 64
+
+// fromRing considers the first engines of the ring from a key that take new sessions.
+func (p *Placer) fromRing(l *look, ringKey uint64, list []uint16, busy bool) {
+	pool, want := l.m.pool, min(p.opt.Candidates, len(list))
+	if want == 0 {
+		return
+	}
+	i := pool.ring.find(ringKey)
+	for range ringSteps {
+		e := p.engines[pool.engines[pool.ring.owners[i]]]
+		if l.usable(e) && (e.State == Busy) == busy {
+			if p.consider(l, e); len(p.candidates) >= want {
+				return
+			}
+		}
+		i = pool.ring.after(i)
+	}
+	at := int(mix(ringKey) % uint64(len(list)))
+	for n := 0; n < min(len(list), ringSteps) && len(p.candidates) < want; n++ {
+		if e := p.engines[list[(at+n)%len(list)]]; l.usable(e) {
+			p.consider(l, e)
+		}
+	}
+}
+
+// home is the engine that the ring gives a key: the first that takes new sessions.
+func (p *Placer) home(pool *pool, ringKey uint64) *engine {
+	i := pool.ring.find(ringKey)
+	for range ringSteps {
+		if e := p.engines[pool.engines[pool.ring.owners[i]]]; e.State.takesTurns() {
+			return e
+		}
+		i = pool.ring.after(i)
+	}
+	for _, list := range [2][]uint16{pool.open, pool.busy} {
+		if len(list) > 0 {
+			return p.engines[list[mix(ringKey)%uint64(len(list))]]
+		}
+	}
+	return nil
+}
+
+// cheapest chooses among the candidates: the least cost; among costs that differ by less than a tie, the engine with the most
+// free memory; and among those that differ by less than this prompt takes, the first on the ring. The last rule makes proxies that know
+// nothing of each other agree, and costs less than one session of balance.
+func (p *Placer) cheapest(l *look) *candidate {
+	least := p.candidates[0].cost
+	for i := range p.candidates {
+		least = min(least, p.candidates[i].cost)
+	}
+	tie := least + max(p.opt.Tie.Seconds(), least/10)
+	load := -1.0
+	for i := range p.candidates {
+		if c := &p.candidates[i]; c.cost <= tie && (load < 0 || c.load < load) {
+			load = c.load
+		}
+	}
+	for i := range p.candidates {
+		c := &p.candidates[i]
+		if c.cost <= tie && c.load <= load+float64(l.tokens)/float64(c.e.capacity) {
+			return c
+		}
+	}
+	return &p.candidates[0]
+}

@@ -1,0 +1,262 @@
+package ring
+
+import (
+	"fmt"
+	"slices"
+)
+
+// cold is the share of a prompt below which its being warm is no reason to stay.
+const cold = 0.2
+
+// Place picks the engine for a turn and charges it, in one step. d is overwritten; it says why. The charge must be released.
+// The error wraps ErrUnknownModel or ErrNoEngine.
+func (p *Placer) Place(t *Turn, d *Decision) (*Charge, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*d = Decision{}
+	p.advance(t.Now)
+	l := look{t: t, m: p.model(t.Model)}
+	if l.m == nil {
+		p.totals.UnknownModel++
+		return nil, fmt.Errorf("place a turn for model %q: %w", t.Model, ErrUnknownModel)
+	}
+	if pool := l.m.pool; len(pool.open)+len(pool.busy) == 0 {
+		p.totals.NoEngine++
+		return nil, fmt.Errorf("place a turn for model %q, served by %d engines: %w", t.Model, len(pool.engines), ErrNoEngine)
+	}
+	p.prepare(&l)
+
+	r := p.resolve(t)
+	var found *candidate
+	if r.session != none && (r.extends || t.Continues) {
+		found, d.Reason = p.placeKnown(&l, r)
+	} else {
+		found, d.Reason = p.placeNew(&l, r)
+	}
+	if found == nil {
+		p.totals.NoEngine++
+		return nil, fmt.Errorf("place a turn for model %q, %d engines tried: %w", t.Model, len(t.Exclude), ErrNoEngine)
+	}
+	chosen := *found // report sorts the candidates
+	p.report(&l, d, &chosen, r)
+	return p.charge(&l, d, &chosen, r), nil
+}
+
+// prepare reads the prompt.
+func (p *Placer) prepare(l *look) {
+	p.chain, p.kept, p.keptHead, p.candidates = nil, p.kept[:0], 0, p.candidates[:0]
+	for _, name := range l.t.Exclude {
+		if e := p.byName[name]; e != nil {
+			l.excluded = append(l.excluded, e.slot)
+		}
+	}
+	pr := l.t.Prompt
+	if pr == nil || len(pr.Chain) == 0 {
+		return
+	}
+	p.chain = pr.Chain
+	l.tokens = max(1, l.m.tokens(pr.Bytes))
+	head := int32(0)
+	if pr.Head > 0 {
+		head = pr.Chain[pr.Head-1].Bytes
+		l.head = l.m.tokens(int(head))
+	}
+	for i := range pr.Chain {
+		if pr.Chain[i].Keep {
+			p.kept = append(p.kept, pr.Chain[i])
+			if pr.Chain[i].Bytes <= head {
+				p.keptHead = len(p.kept)
+			}
+		}
+	}
+}
+
+// placeKnown places the next turn of a session: where it lives, but for good reasons.
+func (p *Placer) placeKnown(l *look, r resolved) (*candidate, Reason) {
+	s := p.sessions.all.at(r.session)
+	e := p.engineOf(s.engine)
+	l.lives, l.has = s.engine, int(s.context+s.shared)
+	if !s.active {
+		l.has = 0
+	}
+	if e == nil || !l.usable(e) || !l.m.pool.serves(e) {
+		why := Failover
+		if e != nil && e.State == Draining && len(l.t.Exclude) == 0 {
+			why = Moved
+		}
+		return p.placeAnywhere(l, r, nil), why
+	}
+	c := candidate{e: e}
+	if !e.cacheless() {
+		c.held = p.index.depth(p.kept, int(e.slot), p.keptBefore(s.bytes))
+		c.warm = p.warmTokens(l, c.held)
+		if c.held >= p.keptBefore(s.bytes) && s.bytes > 0 { // all of the last prompt is there, its end behind the last kept point too
+			c.warm = max(c.warm, min(l.m.tokens(int(s.bytes)), l.tokens))
+		}
+		if s.short >= 2 {
+			c.warm = min(c.warm, int(s.cached))
+		}
+	}
+	p.price(l, &c)
+	p.candidates = append(p.candidates, c)
+	home := &p.candidates[0]
+	isCold := float64(c.warm) <= cold*float64(l.tokens)
+	wait := p.opt.Hysteresis.Seconds()
+	if isCold {
+		wait = p.opt.ColdGain.Seconds()
+	}
+	if l.t.Continues || c.cost < wait || len(p.chain) == 0 || len(l.m.pool.open) == 0 {
+		return home, p.orOnly(l, Bound)
+	}
+	p.placeAnywhere(l, r, nil)
+	best := home
+	for i := range p.candidates {
+		if p.candidates[i].cost < best.cost {
+			best = &p.candidates[i]
+		}
+	}
+	if best == home || home.cost-best.cost <= wait {
+		return home, p.orOnly(l, Bound)
+	}
+	return best, Moved
+}
+
+// keptBefore is how many kept points lie within a number of bytes.
+func (p *Placer) keptBefore(bytes uint32) int {
+	n := len(p.kept)
+	for n > 0 && uint32(p.kept[n-1].Bytes) > bytes {
+		n--
+	}
+	return n
+}
+
+// placeNew places the first turn of a session.
+func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
+	var parent *engine
+	key := l.t.Parent
+	if r.owner != 0 {
+		key = r.owner // a side session is as likely to share something with its owner's history
+	}
+	if key != 0 {
+		if i := p.sessions.find(key); i != none {
+			parent = p.engineOf(p.sessions.all.at(i).engine)
+		}
+	}
+	c := p.placeAnywhere(l, r, parent)
+	switch {
+	case c == nil:
+		return nil, Only
+	case len(l.t.Exclude) > 0:
+		return c, Failover
+	}
+	return c, p.orOnly(l, p.why(l, c, r, parent))
+}
+
+// why names what brought a new session to its engine.
+func (p *Placer) why(l *look, c *candidate, r resolved, parent *engine) Reason {
+	if c.e == parent && c.held > p.keptHead {
+		return Parent
+	}
+	home := p.home(l.m.pool, r.ringKey)
+	if c.e == home {
+		return Home
+	}
+	atHome := 0
+	for i := range p.candidates {
+		if p.candidates[i].e == home {
+			atHome = p.candidates[i].warm
+		}
+	}
+	switch {
+	case c.warm > atHome:
+		return Warm
+	case c.e == parent:
+		return Parent
+	}
+	return Spill
+}
+
+// orOnly is Only when the fleet leaves no choice.
+func (p *Placer) orOnly(l *look, r Reason) Reason {
+	if pool := l.m.pool; len(pool.open)+len(pool.busy) == 1 {
+		return Only
+	}
+	return r
+}
+
+// placeAnywhere gathers candidates and chooses the cheapest; nil if there is none.
+func (p *Placer) placeAnywhere(l *look, r resolved, parent *engine) *candidate {
+	l.deepest = p.index.depth(p.kept, anyone, 0)
+	if p.keptHead > 0 && l.head > 0 {
+		fingerprint := p.kept[p.keptHead-1].Fingerprint
+		copies := p.index.copies(fingerprint)
+		l.spread = copies > 0 && p.sessions.users(fingerprint) >= p.opt.SessionsPerCopy*copies
+	}
+	p.gather(l, r.ringKey, parent)
+	if len(p.candidates) == 0 {
+		return nil
+	}
+	return p.cheapest(l)
+}
+
+// report fills in the decision.
+func (p *Placer) report(l *look, d *Decision, chosen *candidate, r resolved) {
+	d.Engine, d.Warm, d.Prompt = chosen.e.Name, chosen.warm, l.tokens
+	d.Extends = r.extends
+	if home := p.home(l.m.pool, r.ringKey); home != nil {
+		d.Home = home.Name
+	}
+	d.Available = p.available(l, chosen)
+	slices.SortStableFunc(p.candidates, func(a, b candidate) int {
+		switch {
+		case a.cost < b.cost:
+			return -1
+		case a.cost > b.cost:
+			return 1
+		}
+		return 0
+	})
+	shown := false
+	for i := range p.candidates {
+		c := &p.candidates[i]
+		if d.N == len(d.Runners) {
+			break
+		}
+		if d.N == len(d.Runners)-1 && !shown && c.e != chosen.e {
+			c = chosen
+		}
+		shown = shown || c.e == chosen.e
+		d.Runners[d.N] = Candidate{
+			Engine: c.e.Name, Cost: c.cost, Warm: c.warm, Waiting: int(c.e.waiting), FreeKV: c.e.capacity - c.e.live(),
+		}
+		d.N++
+	}
+	p.totals.Placed[d.Reason]++
+}
+
+// available is the most tokens of the prompt that any engine which takes turns holds.
+func (p *Placer) available(l *look, chosen *candidate) int {
+	most := chosen.warm
+	for i := range p.candidates {
+		most = max(most, p.candidates[i].warm)
+	}
+	if chosen.held >= len(p.kept) {
+		return most
+	}
+	deepest := l.deepest
+	if deepest < chosen.held { // not looked for yet
+		deepest = p.index.depth(p.kept, anyone, chosen.held)
+	}
+	if deepest == 0 || deepest <= chosen.held {
+		return most
+	}
+	n := 0
+	for i := p.index.holders(p.kept[deepest-1].Fingerprint); i != none && n < 2*maxHolders; n++ {
+		entry := p.index.entries.at(i)
+		if e := p.engines[entry.engine]; e != nil && e.State.takesTurns() && l.m.pool.serves(e) {
+			return max(most, p.warmTokens(l, deepest))
+		}
+		i = entry.same
+	}
+	return most
+}

@@ -1,0 +1,148 @@
+package ring
+
+import "github.com/warmring/warmring/ring/prompt"
+
+// Whose turn is this? A turn has a session by the key that the client gave, or by its prompt: the session whose last prompt
+// it extends. What comes under a known key but does not extend that session (a title, a recap, a sub-agent of a client that
+// gives all of them one key, a compaction) is a side session: a session of its own, found again by its prompt and by its
+// owner's key. When two turns in a row extend a side session while the owner stands still, that was a compaction: its
+// history becomes the owner's.
+
+// resolved is the answer.
+type resolved struct {
+	session uint32 // slot; none = a new one
+	key     uint64 // of the new one
+	owner   uint64 // of a new side session
+	ringKey uint64 // where the ring looks for a home
+	extends bool
+	tailed  bool // to be found by its prompt
+}
+
+// tail returns the point by which the next turn's prompt shows that it extends this one. A prompt of messages ends at a part
+// boundary, which stays a point of every longer one. Raw text goes on behind its last point, so the one before counts.
+func tail(pr *prompt.Prompt) prompt.Point {
+	n := len(pr.Chain)
+	if n > 1 && openEnded(pr) {
+		return pr.Chain[n-2]
+	}
+	return pr.Chain[n-1]
+}
+
+func openEnded(pr *prompt.Prompt) bool {
+	return pr.Family == prompt.Completions || pr.Family == prompt.None || pr.Fallback != ""
+}
+
+// contains tells whether a chain has the point at which a session's last prompt ended.
+func contains(chain []prompt.Point, tail uint64, bytes uint32) bool {
+	low, high := 0, len(chain)
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if uint32(chain[mid].Bytes) < bytes {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low < len(chain) && uint32(chain[low].Bytes) == bytes && chain[low].Fingerprint == tail
+}
+
+// tailWindow is how many points from its end a prompt is searched for the end of a known one. A turn adds a few.
+const tailWindow = 256
+
+func (p *Placer) resolve(t *Turn) resolved {
+	if t.Session == 0 {
+		return p.resolveByPrompt(t, 0)
+	}
+	key := t.Session
+	i := p.sessions.find(key)
+	if i != none && p.sessions.all.at(i).scope != uint32(t.Seed) {
+		key = join(key, t.Seed)
+		i = p.sessions.find(key)
+	}
+	ringKey := join(t.Session, t.Seed)
+	if i == none {
+		return resolved{key: key, ringKey: ringKey}
+	}
+	s := p.sessions.all.at(i)
+	if p.extends(t, s) {
+		s.follow, s.followed = 0, 0
+		return resolved{session: i, ringKey: ringKey, extends: true, tailed: s.tailed}
+	}
+	r := p.resolveByPrompt(t, key)
+	if r.session == none || !r.extends || len(t.Exclude) > 0 {
+		return r
+	}
+	side := p.sessions.all.at(r.session)
+	if s.follow != uint32(side.key) {
+		s.follow, s.followed = uint32(side.key), 0
+	}
+	if s.followed++; s.followed < 2 {
+		return r
+	}
+	p.adopt(i, r.session)
+	return resolved{session: i, ringKey: ringKey, extends: true, tailed: s.tailed}
+}
+
+// extends tells whether a turn under a session's key goes on where its last one ended. Clients touch up the end of their
+// history (98 % of turns keep 98 % of it, but not always all), so most of it being warm on the session's engine,
+// beyond what unrelated sessions share, is proof too.
+func (p *Placer) extends(t *Turn, s *session) bool {
+	if t.Continues || s.bytes == 0 || len(p.chain) == 0 {
+		return true
+	}
+	if contains(p.chain, s.tail, s.bytes) {
+		return true
+	}
+	e := p.engineOf(s.engine)
+	if e == nil {
+		return false
+	}
+	depth := p.index.depth(p.kept, int(e.slot), len(p.kept))
+	return depth > p.keptHead && 5*int64(p.kept[depth-1].Bytes) >= 4*int64(s.bytes)
+}
+
+// resolveByPrompt finds the session that a prompt extends, among those without a key of their own or among the side sessions
+// of owner.
+func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
+	if len(p.chain) == 0 {
+		p.sequence++
+		return resolved{ringKey: join(p.sequence, 1)}
+	}
+	first := p.chain[min(max(t.Prompt.First, 1), len(p.chain))-1].Fingerprint
+	fresh := resolved{key: join(first, owner), owner: owner, ringKey: first, tailed: true}
+	end := tail(t.Prompt)
+	for n := len(p.chain) - 1; n >= max(t.Prompt.Head, len(p.chain)-tailWindow, 0); n-- {
+		at := p.chain[n]
+		i := p.sessions.findTail(at.Fingerprint, owner)
+		if i == none {
+			continue
+		}
+		s := p.sessions.all.at(i)
+		if at.Bytes >= end.Bytes && s.inFlight > 0 && len(t.Exclude) == 0 {
+			break // the same prompt is being answered: somebody else began alike
+		}
+		return resolved{session: i, ringKey: first, extends: true, tailed: true}
+	}
+	for p.sessions.find(fresh.key) != none {
+		p.sequence++
+		fresh.key = join(first, p.sequence)
+	}
+	return fresh
+}
+
+// adopt gives a session the history of a side session.
+func (p *Placer) adopt(owner, side uint32) {
+	o, s := p.sessions.all.at(owner), p.sessions.all.at(side)
+	p.seen(owner)
+	if e := p.engineOf(s.engine); e != nil {
+		p.bind(owner, e)
+	}
+	p.setContext(owner, int(s.context))
+	o.shared = s.shared
+	p.sessions.setTail(owner, s.tail, int(s.bytes), o.tailed)
+	o.cached, o.short, o.follow, o.followed = s.cached, s.short, 0, 0
+	if s.inFlight == 0 {
+		p.dropSession(side)
+	}
+	p.totals.Adopted++
+}
