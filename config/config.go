@@ -155,3 +155,10 @@ func (c *Config) Specs() []engines.Spec {
 	}
 	return specs
 }
+
+// FleetOptions returns what the file says about watching engines; the caller adds logger and listener.
+func (c *Config) FleetOptions() engines.FleetOptions {
+	return engines.FleetOptions{
+		ProbeInterval: c.Probe.Interval.Std(), ProbeTimeout: c.Probe.Timeout.Std(), ConnectTimeout: c.Timeouts.Connect.Std(), Aliases: c.Models.Alias,
+	}
+}

@@ -119,6 +119,10 @@ func plainPath(path []byte) string {
 	if i := bytes.IndexAny(path, "?#"); i >= 0 {
 		path = path[:i]
 	}
+	if i := bytes.Index(path, []byte("://")); i >= 0 && bytes.IndexByte(path[:i], '/') < 0 { // absolute form: scheme and host are not the path
+		path = path[i+3:]
+		path = path[max(bytes.IndexByte(path, '/'), 0):]
+	}
 	for range 2 {
 		path = unescape(path)
 	}

@@ -7,7 +7,7 @@ func TestAdminPathsAreRefusedHoweverTheyAreSpelled(t *testing.T) {
 	for _, path := range []string{
 		"/flush_cache", "/flush_cache/", "//flush_cache", "/./flush_cache", "/v1/../flush_cache", "/%66lush_cache", "/%2566lush_cache", "/FLUSH_CACHE", "/flush_cache?x=1", "/v1/flush_cache",
 		"/x/%2e%2e/flush_cache", "/v1/load_lora_adapter", "/load_lora_adapter_from_tensors", "/update_weights_from_disk", "/metrics", "/v1/loads", "/slots/3", "/sleep?level=1", "/hicache/storage-backend",
-		"/inference/v1/abort_requests", "/abort_request", "/server_info", "/reset_prefix_cache?reset_running_requests=true", "/%2Fflush_cache", "\\flush_cache", "/v1/v1/metrics", "/wake_up", "/start_profile",
+		"/inference/v1/abort_requests", "/abort_request", "/server_info", "/reset_prefix_cache?reset_running_requests=true", "/%2Fflush_cache", "\\flush_cache", "/v1/v1/metrics", "/wake_up", "/start_profile", "http://proxy:8080/flush_cache?x", "HTTP://h//metrics",
 	} {
 		if reason, refused := gate.Refused([]byte(path)); !refused || reason == "" {
 			t.Errorf("%s passes", path)

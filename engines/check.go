@@ -175,7 +175,7 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, " – %s", r.Reason)
 	}
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "\n  %-14s", name)
+		fmt.Fprintf(&b, "\n  %-15s", name)
 		fmt.Fprintf(&b, format, args...)
 	}
 	if r.Kind != Detect {

@@ -31,7 +31,7 @@ type reading struct {
 }
 
 // readFacts asks for capacity, load and identity. The first time, and whenever the engine comes back, it asks all pages that any kind has; afterwards only the ones that answered.
-func (p *prober) readFacts(ctx context.Context, returning bool) *reading {
+func (p *prober) readFacts(ctx context.Context, returning bool, owner string) *reading {
 	r := &reading{start: -1, work: -1, kvTokens: -1, running: -1, waiting: -1, kvUsage: -1}
 	all := returning || !p.settled
 	if all {
@@ -41,8 +41,8 @@ func (p *prober) readFacts(ctx context.Context, returning bool) *reading {
 	if all || p.sources&fromMetrics != 0 {
 		p.readMetrics(ctx, r)
 	}
-	if r.kind == Detect && kind == Detect && all || kind == VLLM && all {
-		p.readVersion(ctx, r)
+	if all && (kind == VLLM || r.kind == VLLM || kind == Detect && r.kind == Detect) {
+		p.readVersion(ctx, r, owner)
 	}
 	if p.sources&fromLoads != 0 || all && r.kind != VLLM && kind != VLLM {
 		p.readLoads(ctx, r)
@@ -96,26 +96,17 @@ func (p *prober) readMetrics(ctx context.Context, r *reading) {
 	}
 }
 
-// readVersion settles a vLLM whose metrics are off: /version alone is not enough, since others have one, too.
-func (p *prober) readVersion(ctx context.Context, r *reading) {
+// readVersion also settles a vLLM whose metrics are off, by what its models say of their owner: /version alone is not enough, since others have one, too.
+func (p *prober) readVersion(ctx context.Context, r *reading, owner string) {
 	body := p.page(ctx, r, "/version", factsLimit)
 	var answer map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil || text(answer["version"]) == "" {
 		return
 	}
 	r.version = text(answer["version"])
-	if r.kind == Detect && p.owner() == "vllm" {
+	if r.kind == Detect && owner == "vllm" {
 		r.kind = VLLM
 	}
-}
-
-func (p *prober) owner() string {
-	p.e.mu.Lock()
-	defer p.e.mu.Unlock()
-	if len(p.e.facts.Models) > 0 {
-		return p.e.facts.Models[0].owner
-	}
-	return ""
 }
 
 // readLoads reads SGLang's load page, which needs no flag. Ranks add up.
@@ -196,6 +187,7 @@ func (p *prober) setFacts(now time.Time, r *reading) (change Change) {
 		change |= Restarted
 		e.counts.Restarts++
 		f.StartTime, p.work = 0, -1
+		e.health.failures, e.health.opened, e.health.coolDown = 0, 0, time.Time{} // those were another process's faults
 	}
 	if r.start > 0 {
 		f.StartTime = max(f.StartTime, r.start)

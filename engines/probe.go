@@ -38,7 +38,7 @@ func newProber(e *Engine) *prober {
 }
 
 func (p *prober) run(ctx context.Context) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(p.stagger())
 	defer timer.Stop()
 	for {
 		select {
@@ -58,6 +58,12 @@ func (p *prober) run(ctx context.Context) {
 		p.round(ctx)
 		timer.Reset(p.due(p.e.fleet.now()))
 	}
+}
+
+// stagger spreads the first probes of a big fleet: all at once they would be as many connections.
+func (p *prober) stagger() time.Duration {
+	f := p.e.fleet
+	return rand.N(min(time.Duration(len(f.engines))*2*time.Millisecond, f.opt.ProbeInterval/2) + 1)
 }
 
 // due is how long until the next round, or until a state ends by itself.
@@ -98,10 +104,13 @@ func (p *prober) round(ctx context.Context) {
 	now := p.e.fleet.now()
 	if ctx.Err() == nil && verdict.kind == probeReady {
 		p.e.mu.Lock()
-		returning := p.e.health.base != Ready
+		returning, listed := p.e.health.base != Ready, p.e.facts.Models
 		p.e.mu.Unlock()
+		if models != nil {
+			listed = *models
+		}
 		if returning || !p.settled || !now.Before(p.nextFacts) {
-			facts = p.readFacts(ctx, returning)
+			facts = p.readFacts(ctx, returning, ownerOf(listed))
 			p.nextFacts = now.Add(p.jitter(factsEvery * p.e.fleet.opt.ProbeInterval))
 		}
 	}
@@ -109,6 +118,13 @@ func (p *prober) round(ctx context.Context) {
 		return // the end of probing is no fault of the engine
 	}
 	p.apply(verdict, models, facts)
+}
+
+func ownerOf(models []Model) string {
+	if len(models) == 0 {
+		return ""
+	}
+	return models[0].owner
 }
 
 func (p *prober) apply(v verdict, models *[]Model, facts *reading) {
