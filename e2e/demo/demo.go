@@ -1,14 +1,161 @@
-// Package demo shows the proxy at work on simulated engines.
 package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
+
+	"github.com/warmring/warmring/e2e/workload"
 )
 
-// Run is the demo command.
-func Run(_ context.Context, _ []string, _, stderr io.Writer) int {
-	fmt.Fprintln(stderr, "warmring demo: not built yet")
+// Run is the demo command. It returns the exit status: 0 when all went well, 1 on a failure or when ctx ended it early, 2
+// for a wrong call. All that it starts has ended when it returns.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	set, status, done := parseFlags(args, stderr)
+	if done {
+		return status
+	}
+	err := run(ctx, set, stdout)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "warmring demo: interrupted")
+	default:
+		fmt.Fprintln(stderr, "warmring demo:", err)
+	}
 	return 1
 }
+
+// settings is what a demo is made of.
+type settings struct {
+	engines int
+	keep    bool
+	plain   bool
+	spec    workload.Spec
+
+	// toCompute is how long the fleet should take to prefill what round robin makes it compute: the engines' speed
+	// follows from it.
+	toCompute time.Duration
+}
+
+// run plays the traffic twice and compares.
+func run(ctx context.Context, set settings, stdout io.Writer) error {
+	w := set.spec.Write()
+	size := measure(w, set)
+	view := newView(stdout, set.plain)
+	fmt.Fprint(stdout, opening(w, set, size))
+
+	first, err := playRoundRobin(ctx, w, set, size, view)
+	if err != nil {
+		return fmt.Errorf("through round robin: %w", err)
+	}
+	second, stage, err := playWarmring(ctx, w, set, size, view)
+	if stage != nil {
+		defer stage.close()
+	}
+	if err != nil {
+		return fmt.Errorf("through warmring: %w", err)
+	}
+	fmt.Fprint(stdout, report(first, second, size.totals))
+	verdict, ok := verify(ctx, stage, first, second)
+	fmt.Fprintln(stdout, verdict)
+	if !ok {
+		return errors.Join(errors.New("this should not have happened"), first.failures(), second.failures())
+	}
+	fmt.Fprint(stdout, next)
+	if set.keep {
+		fmt.Fprint(stdout, stage.invitation())
+		<-ctx.Done()
+		fmt.Fprintln(stdout, "\nEnding.")
+	}
+	return nil
+}
+
+func playRoundRobin(ctx context.Context, w *workload.Workload, set settings, size sizes, view *view) (*score, error) {
+	fleet, err := startFleet(set.engines, size)
+	if err != nil {
+		return nil, err
+	}
+	defer fleet.close()
+	s := newScore("round robin", fleet)
+	err = play(ctx, w, fleet.roundRobin(), s, view)
+	s.freeze()
+	return s, err
+}
+
+// playWarmring leaves the engines and the proxy running, for the checks and for -keep; the caller closes the stage.
+func playWarmring(ctx context.Context, w *workload.Workload, set settings, size sizes, view *view) (*score, *stage, error) {
+	fleet, err := startFleet(set.engines, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	stage, err := startProxy(ctx, fleet)
+	if err != nil {
+		fleet.close()
+		return nil, nil, err
+	}
+	s := newScore("warmring", fleet)
+	err = play(ctx, w, stage.route(), s, view)
+	s.freeze()
+	return s, stage, err
+}
+
+// sizes are what the engines are given so that the traffic is tight on them.
+type sizes struct {
+	totals workload.Totals
+	kv     int     // tokens of KV cache per engine
+	rate   float64 // fresh tokens per second and engine
+}
+
+// liveShare is the part of the fleet's KV that the sessions need in the end: enough for all when each is kept in one
+// place, far too little when each is everywhere.
+const liveShare = 0.7
+
+// roundRobinShare is the part of all prompt tokens that round robin is expected to compute, from experience. It only
+// serves to choose a speed at which the demo takes a bearable time.
+const roundRobinShare = 0.75
+
+func measure(w *workload.Workload, set settings) sizes {
+	t := w.Totals()
+	perEngine := float64(t.Fresh) / liveShare / float64(set.engines)
+	expected := roundRobinShare * float64(t.Prompt) / float64(set.engines) / set.toCompute.Seconds()
+	return sizes{
+		totals: t,
+		kv:     roundUp(max(int(perEngine), t.Largest*3/2), 1024),
+		rate:   float64(roundUp(int(expected), 1000)),
+	}
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+func opening(w *workload.Workload, set settings, size sizes) string {
+	children := 0
+	for _, s := range w.Sessions {
+		if s.Parent != nil {
+			children++
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d agents and %d forks and sub-agents of theirs, %d turns, %s prompt tokens.\n", len(w.Sessions)-children, children, size.totals.Requests, tokens(size.totals.Prompt))
+	fmt.Fprintf(&b, "%d simulated engines, each with room for %s tokens of KV cache, which prefill\n%s tokens a second. Together they can hold all sessions, each alone cannot.\n\n", set.engines, tokens(int64(size.kv)), tokens(int64(size.rate)))
+	return b.String()
+}
+
+const next = `
+To put it in front of your own engines, write warmring.toml
+
+    listen = "127.0.0.1:8080"
+
+    [[engine]]
+    url = "http://127.0.0.1:8000"
+
+    [[engine]]
+    url = "http://127.0.0.1:8001"
+
+then "warmring check -probe" and "warmring serve", and set your agent's base URL
+to http://127.0.0.1:8080/v1 (Anthropic clients: without /v1).
+`
