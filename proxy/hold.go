@@ -189,9 +189,8 @@ func (r *request) whole() (again bool) {
 	}
 	r.status = a.Status
 	r.firstByte = time.Since(r.started)
-	if r.charge != nil && a.Status < 300 {
-		r.charge.FirstToken(r.s.now())
-	}
+	// No FirstToken here: the time to a complete answer holds the decoding too and
+	// would teach the placer a prefill rate that is far too low.
 	copyAnswerHead(&resp.Header, a)
 	if bodyless(a.Status) {
 		resp.SkipBody = true
