@@ -148,13 +148,19 @@ func (p *Prompt) writeIDs(body []byte, pt *part) {
 	p.writer.next = math.MaxInt
 	at := pt.start
 	for _, m := range p.marks[pt.mark:pt.marks] {
-		p.span(body[at:m], pt.spaced)
-		p.flush()
+		p.ids(body[at:m], pt.spaced)
 		p.point(false, false)
 		at = m
 	}
-	p.span(body[at:pt.end], pt.spaced)
-	p.flush()
+	p.ids(body[at:pt.end], pt.spaced)
+}
+
+func (p *Prompt) ids(b []byte, spaced bool) {
+	if spaced {
+		p.compact(b)
+	} else {
+		p.write(b)
+	}
 }
 
 // span feeds a range of a part that begins and ends outside strings, without the white space between its tokens.
@@ -173,13 +179,29 @@ func (p *Prompt) span(b []byte, spaced bool) {
 			}
 		case c <= ' ':
 			p.piece(b[at:i])
-			i++
+			for i++; i < len(b) && b[i] <= ' '; i++ {
+			}
 			at = i
 		default:
 			i++
 		}
 	}
 	p.piece(b[at:])
+}
+
+// compact feeds a range of a list of token ids without its blanks.
+func (p *Prompt) compact(b []byte) {
+	small := p.writer.small[:smallCap]
+	for len(b) > 0 {
+		chunk := b[:min(len(b), smallCap)]
+		b = b[len(chunk):]
+		n := 0
+		for _, c := range chunk {
+			small[n] = c
+			n += int((uint32(' ') - uint32(c)) >> 31) // 1 when c is no blank; a branch here would be mispredicted
+		}
+		p.write(small[:n])
+	}
 }
 
 // piece feeds bytes, collecting small ones.

@@ -198,6 +198,43 @@ func TestABodyThatIsNotUnderstoodGetsAChainOfItsBytes(t *testing.T) {
 	}
 }
 
+// Lists of token ids have a quick path where they are written plainly. Whatever stands in them, the result is
+// that of reading them one by one.
+func TestTokenIDsAreReadAlikeHoweverTheyAreWritten(t *testing.T) {
+	r := rand.New(rand.NewSource(9))
+	odd := []string{"-1", "1.5", "2e3", "01", "1 2", ",", "\n7", " 8 ", "9 ", "\"a\"", "null", "00", "0", "", "é"}
+	for round := range 3000 {
+		n := 2 + r.Intn(60)
+		if round%100 == 0 {
+			n = 3000
+		}
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = fmt.Sprint(r.Intn(1 << r.Intn(20)))
+		}
+		valid := true
+		if r.Intn(2) == 0 {
+			o := r.Intn(len(odd))
+			ids[r.Intn(n)] = odd[o]
+			switch odd[o] {
+			case "01", "1 2", ",", "00", "", "é", "\"a\"", "null":
+				valid = false
+			}
+		}
+		compact := `{"prompt":[` + strings.Join(ids, ",") + `]}`
+		a := read(compact, Completions)
+		if (a.Fallback == "") != valid {
+			t.Fatalf("%q: fallback %q", compact, a.Fallback)
+		}
+		for _, separator := range []string{", ", " ,", "\n,\n", ",  "} {
+			b := read(`{"prompt":[`+strings.Join(ids, separator)+`]}`, Completions)
+			if a.Fallback != b.Fallback || (a.Fallback == "" && !sameChain(a, b)) {
+				t.Fatalf("%q with %q: %q and %q, %d and %d points", compact, separator, a.Fallback, b.Fallback, len(a.Chain), len(b.Chain))
+			}
+		}
+	}
+}
+
 // However long, a prompt has at most MaxPoints points; these are still a prefix of a longer prompt's, but for the last.
 func TestALongPromptHasABoundedChain(t *testing.T) {
 	var b strings.Builder
