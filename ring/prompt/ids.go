@@ -87,7 +87,7 @@ func (s *scanner) plainIDs(i, n int) (int, int) {
 			j++
 		}
 		if j == i || (b[i] == '0' && j > i+1) || j+2 >= len(b) || b[j] != ',' {
-			return i, n
+			return s.space(i), n
 		}
 		if n++; n%idStride == 0 {
 			s.p.marks = append(s.p.marks, uint32(j))

@@ -224,12 +224,12 @@ func TestTokenIDsAreReadAlikeHoweverTheyAreWritten(t *testing.T) {
 		compact := `{"prompt":[` + strings.Join(ids, ",") + `]}`
 		a := read(compact, Completions)
 		if (a.Fallback == "") != valid {
-			t.Fatalf("%q: fallback %q", compact, a.Fallback)
+			t.Fatalf("%.300q: fallback %q", compact, a.Fallback)
 		}
 		for _, separator := range []string{", ", " ,", "\n,\n", ",  "} {
 			b := read(`{"prompt":[`+strings.Join(ids, separator)+`]}`, Completions)
 			if a.Fallback != b.Fallback || (a.Fallback == "" && !sameChain(a, b)) {
-				t.Fatalf("%q with %q: %q and %q, %d and %d points", compact, separator, a.Fallback, b.Fallback, len(a.Chain), len(b.Chain))
+				t.Fatalf("%.300q with %q: %q and %q, %d and %d points", compact, separator, a.Fallback, b.Fallback, len(a.Chain), len(b.Chain))
 			}
 		}
 	}
