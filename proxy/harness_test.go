@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,8 @@ type fakeEngine struct {
 	*httptest.Server
 	name   string
 	answer http.HandlerFunc // nil: a short chat answer
+	toml   string           // more lines of its [[engine]] table
+	models string           // JSON of its list of models; "" lists "m" alone
 
 	mu    sync.Mutex
 	calls []call
@@ -55,14 +58,21 @@ func newFakeEngine(t testing.TB, name string, answer http.HandlerFunc) *fakeEngi
 }
 
 func (f *fakeEngine) serve(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
+	path := strings.TrimPrefix(r.URL.Path, "/serve/a")
+	switch path {
 	case "/health":
 		return
-	case "/v1/models":
+	case "/v1/models", "/v4/models":
+		f.mu.Lock()
+		models := f.models
+		f.mu.Unlock()
+		if models == "" {
+			models = `{"object":"list","data":[{"id":"m","object":"model","max_model_len":1000000}]}`
+		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"object":"list","data":[{"id":"m","object":"model","max_model_len":1000000}]}`)
+		fmt.Fprint(w, models)
 		return
-	case "/version", "/metrics", "/server_info", "/get_server_info", "/model_info", "/v1/loads", "/props", "/slots":
+	case "/version", "/metrics", "/server_info", "/get_server_info", "/model_info", "/v1/loads", "/v4/loads", "/props", "/slots":
 		http.NotFound(w, r)
 		return
 	}
@@ -125,7 +135,11 @@ func startProxy(t testing.TB, extra string, engines ...*fakeEngine) *proxyUnderT
 	var toml strings.Builder
 	fmt.Fprintf(&toml, "listen = \"127.0.0.1:0\"\n%s\n", extra)
 	for _, e := range engines {
-		fmt.Fprintf(&toml, "[[engine]]\nname = %q\nurl = %q\n", e.name, e.URL)
+		url := "url = " + strconv.Quote(e.URL)
+		if strings.Contains(e.toml, "url =") {
+			url = ""
+		}
+		fmt.Fprintf(&toml, "[[engine]]\nname = %q\n%s\n%s\n", e.name, url, e.toml)
 	}
 	p := startProxyTOML(t, toml.String())
 	eventually(t, "all engines to be ready", func() bool {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -40,11 +41,51 @@ type clientConn struct {
 	net.Conn
 	hangups *hangups
 	token   uint64
+	first   firstLine
 
 	mu     sync.Mutex
 	gone   bool
 	onGone func()
 }
+
+// firstLine is the beginning of the request being read: method and path. The
+// server forgets them when it cannot read the rest, and the answer must still
+// have the shape that the path asks for. It is only used by the connection's own
+// goroutine.
+type firstLine struct {
+	text [96]byte
+	n    int8
+	over bool
+}
+
+func (l *firstLine) note(p []byte) {
+	n := copy(l.text[l.n:], p)
+	if i := bytes.IndexByte(l.text[l.n:int(l.n)+n], '\n'); i >= 0 {
+		n = i
+		l.over = true
+	}
+	l.n += int8(n)
+	l.over = l.over || int(l.n) == len(l.text)
+}
+
+// split gives method and request target as far as they were seen.
+func (l *firstLine) split() (method, uri []byte) {
+	method, uri, _ = bytes.Cut(bytes.TrimLeft(l.text[:l.n], "\r\n"), []byte(" "))
+	uri, _, _ = bytes.Cut(uri, []byte(" "))
+	return method, uri
+}
+
+// Read notes how a request begins.
+func (c *clientConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if !c.first.over && n > 0 {
+		c.first.note(p[:n])
+	}
+	return n, err
+}
+
+// nextRequest says that the request under way has been read.
+func (c *clientConn) nextRequest() { c.first.n, c.first.over = 0, false }
 
 // arm makes f the one to call, once, when the client goes; at once if it has
 // gone already. f must not block.

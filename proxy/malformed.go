@@ -20,8 +20,12 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	status, code, message := s.describe(err)
 	ctx.SetConnectionClose()
 	h := &ctx.Request.Header
-	path, _ := splitURI(h.RequestURI())
-	route := wire.RouteOf(h.Method(), path)
+	method, uri := h.Method(), h.RequestURI()
+	if c, ok := ctx.Conn().(*clientConn); ok && c.first.n > 0 {
+		method, uri = c.first.split()
+	}
+	path, _ := splitURI(uri)
+	route := wire.RouteOf(method, path)
 	resp := &ctx.Response
 	resp.Reset()
 	resp.SetConnectionClose()

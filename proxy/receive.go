@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -93,6 +94,7 @@ func (r *request) identify() {
 	r.stream = p.Stream && r.route.Generation
 	if p.Fallback != "" && r.route.Generation {
 		s.metrics.unparsed(p.Fallback)
+		r.tellUnparsed(p.Fallback)
 	}
 	name := p.ModelName(r.body)
 	r.model = string(name[:min(len(name), 256)])
@@ -123,6 +125,18 @@ func (r *request) identify() {
 			t.Session, t.Continues = session, true
 		}
 	}
+}
+
+// tellUnparsed logs once a minute that prompts cannot be read: placement by raw
+// bytes works so well that nobody would notice (C205).
+func (r *request) tellUnparsed(reason string) {
+	now := r.started.UnixNano()
+	last := r.s.unparsedTold.Load()
+	if now-last < int64(time.Minute) || !r.s.unparsedTold.CompareAndSwap(last, now) {
+		return
+	}
+	r.s.log.Warn("a prompt could not be read and is placed by its raw bytes; see warmring_unparsed_total; this line comes once a minute at most",
+		"request", r.id, "route", r.route.Template, "why", reason, "bytes", len(r.body))
 }
 
 func (r *request) header(name string) []byte { return r.ctx.Request.Header.Peek(name) }

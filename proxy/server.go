@@ -73,10 +73,11 @@ type Server struct {
 	changes   changes
 	waiters   waiters
 
-	draining   atomic.Bool
-	stopped    atomic.Bool
-	stopping   chan struct{} // closed when running requests are cut
-	background sync.WaitGroup
+	unparsedTold atomic.Int64 // when the log was last told of an unreadable prompt
+	draining     atomic.Bool
+	stopped      atomic.Bool
+	stopping     chan struct{} // closed when running requests are cut
+	background   sync.WaitGroup
 }
 
 // upstream is an engine with the connections to it.
@@ -331,7 +332,9 @@ func (s *Server) acquire(ctx *fasthttp.RequestCtx) *request {
 	r := s.requests.Get().(*request)
 	r.ctx = ctx
 	r.started = time.Now()
-	r.conn, _ = ctx.Conn().(*clientConn)
+	if r.conn, _ = ctx.Conn().(*clientConn); r.conn != nil {
+		r.conn.nextRequest()
+	}
 	r.scratch = s.scratches.Get().(*scratch)
 	h := &ctx.Request.Header
 	r.id = s.requestID(h)
