@@ -105,7 +105,10 @@ func TestAnswersOfEveryFramingAreReadWhole(t *testing.T) {
 				if _, err := readRequest(br); err != nil {
 					return
 				}
-				for i := range tc.answer { // byte by byte: no cut may matter
+				if name == "surplus bytes" { // must be there when the end is read
+					_, _ = io.WriteString(c, tc.answer)
+				}
+				for i := 0; i < len(tc.answer) && name != "surplus bytes"; i++ { // byte by byte: no cut may matter
 					if _, err := c.Write([]byte{tc.answer[i]}); err != nil {
 						return
 					}
@@ -227,6 +230,42 @@ func TestStaleConnectionIsRetriedOnceOnAFreshOne(t *testing.T) {
 	}
 	if n := answered.Load(); n != 20 {
 		t.Errorf("the engine worked on %d requests, want 20", n)
+	}
+}
+
+// Bytes that come after an answer's end must never be taken for the next answer.
+func TestLateSurplusIsNotTheNextAnswer(t *testing.T) {
+	late := make(chan struct{})
+	written := make(chan struct{})
+	f := newFakeEngine(t, func(c net.Conn, n int64) {
+		br := bufio.NewReader(c)
+		if _, err := readRequest(br); err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		if n == 1 {
+			<-late
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+			close(written)
+		}
+		_, _ = br.ReadByte()
+	})
+	p := f.pool(PoolOptions{})
+	defer p.Close()
+	for turn := range 2 {
+		var x Exchange
+		head, pieces := post("{}")
+		if err := x.Do(p, head, pieces, false, Limits{}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := readAll(&x); err != nil || got != "ok" {
+			t.Fatalf("turn %d: %q, %v", turn, got, err)
+		}
+		x.Close()
+		if turn == 0 {
+			close(late)
+			<-written
+		}
 	}
 }
 

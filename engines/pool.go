@@ -84,9 +84,21 @@ func (p *Pool) Target() *Target { return &p.target }
 // Open is the number of connections in existence: resting and in use.
 func (p *Pool) Open() int64 { return p.open.Load() }
 
-// rested takes the newest resting connection, or nil. Connections that rested
-// too long are closed on the way; when the newest is too old all are.
+// rested takes the newest resting connection that is still good, or nil.
 func (p *Pool) rested() *conn {
+	for {
+		c := p.newest()
+		if c == nil || quiet(c.Conn) {
+			return c
+		}
+		p.Stale.Add(1)
+		p.discard(c)
+	}
+}
+
+// newest takes the newest resting connection, or nil. Connections that rested
+// too long are closed on the way; when the newest is too old all are.
+func (p *Pool) newest() *conn {
 	p.mu.Lock()
 	n := len(p.idle)
 	if n == 0 {
