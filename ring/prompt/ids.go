@@ -54,7 +54,7 @@ func (s *scanner) promptParts(i int, parts []part) ([]part, int) {
 func (s *scanner) ids(i int, parts []part) ([]part, int) {
 	pt := s.open(i)
 	pt.ids = true
-	n := 0 // ids behind i
+	n := 0 // ids before the one at i
 	more := false
 	for i, more = s.first(i, ']'); more; i, more = s.next(i, ']') {
 		if i, n = s.plainIDs(i, n); i == len(s.body) {

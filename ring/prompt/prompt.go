@@ -62,7 +62,7 @@ type Field struct {
 }
 
 // Prompt is what one body says. The zero value is ready; Scan resets it and keeps its capacity, so a pooled Prompt does
-// not allocate. It holds offsets only: the body must be passed again, unchanged, to the methods that read it.
+// not allocate. It is for one goroutine at a time. It holds offsets only: the body must be passed again, unchanged, to the methods that read it.
 type Prompt struct {
 	Family        Family
 	Fallback      string // why the chain is one of raw strides over the whole body; "" = the prompt was understood
