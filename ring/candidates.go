@@ -12,11 +12,13 @@ const (
 
 // candidate is an engine looked at for a turn.
 type candidate struct {
-	e    *engine
-	warm int     // tokens of the prompt that it holds
-	held int     // kept points that it holds
-	cost float64 // seconds, see Placer.cost
-	load float64 // live context over capacity
+	e        *engine
+	warm     int     // tokens of the prompt that count as held there
+	held     int     // kept points that the index says it holds
+	seen     int     // tokens that the index says it holds; warm is less when answers have disproved it before
+	cost     float64 // seconds, see Placer.cost
+	presence int     // tokens that the session would add to its memory
+	load     float64 // live context over capacity
 }
 
 // look gathers what a decision about one turn needs to know.
@@ -47,9 +49,12 @@ func (p *Placer) consider(l *look, e *engine) {
 		}
 	}
 	c := candidate{e: e}
-	if l.deepest > 0 && !e.cacheless() {
+	if l.deepest > 0 {
 		c.held = p.index.depth(p.kept[:l.deepest], int(e.slot), l.deepest)
-		c.warm = p.warmTokens(l, c.held)
+		c.seen = p.warmTokens(l, c.held)
+		if !e.cacheless() {
+			c.warm = c.seen
+		}
 	}
 	p.candidates = append(p.candidates, c)
 	p.price(l, &p.candidates[len(p.candidates)-1])
@@ -73,11 +78,11 @@ func (p *Placer) price(l *look, c *candidate) {
 	if l.spread && c.warm < l.head {
 		fresh = l.tokens - l.head
 	}
-	presence := l.tokens - c.warm // what others hold there already is shared
+	c.presence = fresh // what others hold there already is shared
 	if e.ref() == l.lives {
-		presence = max(0, l.tokens-l.has)
+		c.presence = max(0, l.tokens-l.has)
 	}
-	work := e.waiting + int64(fresh) + e.overflow(int64(presence))
+	work := e.waiting + int64(fresh) + e.overflow(int64(c.presence))
 	c.cost = float64(work)/p.rateOf(e) + p.opt.RunningCost.Seconds()*float64(e.inFlight())
 	c.load = float64(e.live()) / float64(e.capacity)
 }
@@ -165,7 +170,7 @@ func (p *Placer) cheapest(l *look) *candidate {
 	}
 	for i := range p.candidates {
 		c := &p.candidates[i]
-		if c.cost <= tie && c.load <= load+float64(l.tokens)/float64(c.e.capacity) {
+		if c.cost <= tie && c.load <= load+float64(c.presence)/float64(c.e.capacity) {
 			return c
 		}
 	}

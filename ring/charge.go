@@ -19,7 +19,7 @@ type Charge struct {
 
 	fresh     int // tokens charged
 	tokens    int // of the prompt, estimated
-	warm      int // tokens believed to be held
+	seen      int // tokens that the index said were held
 	bytes     int // of the prompt
 	held      int // context tokens charged to the engine directly
 	alone     bool
@@ -60,7 +60,7 @@ func (p *Placer) charge(l *look, d *Decision, c *candidate, r resolved) *Charge 
 	e.placed++
 	*ch = Charge{
 		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued == 0,
-		fresh: l.tokens - c.warm, tokens: l.tokens, warm: c.warm, continues: l.t.Continues,
+		fresh: l.tokens - c.warm, tokens: l.tokens, seen: c.seen, continues: l.t.Continues,
 	}
 	if e.inFlight() > e.running || e.running > 2 {
 		ch.alone = false // others decoding slow a prefill down
@@ -71,12 +71,8 @@ func (p *Placer) charge(l *look, d *Decision, c *candidate, r resolved) *Charge 
 		ch.bytes = l.t.Prompt.Bytes
 	}
 	if n := len(p.kept); n > 0 {
-		held := c.held
-		if e.cacheless() {
-			held = p.index.depth(p.kept, int(e.slot), 0)
-		}
 		ch.deepest = p.kept[n-1].Fingerprint
-		ch.added, ch.before = p.index.touch(e.slot, p.kept, held, p.now, l.m.bytesPerToken)
+		ch.added, ch.before = p.index.touch(e.slot, p.kept, c.held, p.now, l.m.bytesPerToken)
 	}
 	p.record(l, d, ch, r)
 	if ch.session == none {
@@ -108,7 +104,7 @@ func (p *Placer) record(l *look, d *Decision, ch *Charge, r resolved) {
 	}
 	s := p.sessions.all.at(i)
 	if r.session == none || s.engine != ch.e.ref() {
-		s.shared = uint32(ch.warm)
+		s.shared = uint32(ch.seen)
 	}
 	p.bind(i, ch.e)
 	if len(l.t.Exclude) == 0 || s.turns == 0 {

@@ -91,9 +91,14 @@ func (x *index) clear(engine uint16) {
 	}
 }
 
+// Sizes of what the index holds, for its gauge.
+const (
+	entrySize = 40
+	runSize   = 32
+)
+
 // bytes is the memory that the index takes.
 func (x *index) bytes() int64 {
-	const entrySize, runSize = 40, 32
 	return int64(len(x.entries.chunks))*chunkSize*entrySize + int64(cap(x.entries.free)+cap(x.runs.free))*4 +
 		int64(len(x.runs.chunks))*chunkSize*runSize + int64(len(x.pairs.heads)+len(x.heads.heads))*chunkSize*4
 }

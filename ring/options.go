@@ -30,7 +30,8 @@ type Options struct {
 	// SessionIdle is how long an idle session is remembered.
 	SessionIdle time.Duration
 
-	// Active is how long after its last turn a session's context counts against its engine's memory.
+	// Active is how long after its last turn a session's context counts against its engine's memory. Between seconds and an
+	// hour it changes the hit rate little; short ones forget sessions whose human will be back, and share out unevenly.
 	Active time.Duration
 
 	// MaxSessions bounds the sessions remembered, at about 100 bytes each. The longest idle go first.
@@ -69,7 +70,7 @@ func (o Options) withDefaults() Options {
 	def(&o.Tie, 100*time.Millisecond)
 	def(&o.RunningCost, 20*time.Millisecond)
 	def(&o.SessionIdle, time.Hour)
-	def(&o.Active, 10*time.Minute)
+	def(&o.Active, 30*time.Minute)
 	count := func(v *int, d int) {
 		if *v <= 0 {
 			*v = d

@@ -87,15 +87,17 @@ func (p *Placer) placeKnown(l *look, r resolved) (*candidate, Reason) {
 		return p.placeAnywhere(l, r, nil), why
 	}
 	c := candidate{e: e}
-	if !e.cacheless() {
-		c.held = p.index.depth(p.kept, int(e.slot), p.keptBefore(s.bytes))
-		c.warm = p.warmTokens(l, c.held)
-		if c.held >= p.keptBefore(s.bytes) && s.bytes > 0 { // all of the last prompt is there, its end behind the last kept point too
-			c.warm = max(c.warm, min(l.m.tokens(int(s.bytes)), l.tokens))
-		}
-		if s.short >= 2 {
-			c.warm = min(c.warm, int(s.cached))
-		}
+	last := p.keptBefore(s.bytes)
+	c.held = p.index.depth(p.kept, int(e.slot), last)
+	c.seen = p.warmTokens(l, c.held)
+	if c.held >= last && s.bytes > 0 && contains(p.chain, s.tail, s.bytes) { // the end of the last prompt, behind its last kept point, is there too
+		c.seen = max(c.seen, min(l.m.tokens(int(s.bytes)), l.tokens))
+	}
+	switch c.warm = c.seen; {
+	case e.cacheless():
+		c.warm = 0
+	case s.short >= 2:
+		c.warm = min(c.warm, int(s.cached))
 	}
 	p.price(l, &c)
 	p.candidates = append(p.candidates, c)

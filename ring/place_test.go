@@ -146,7 +146,7 @@ func TestColdSessionMovesToTheCheaperEngine(t *testing.T) {
 		ch, _ := w.place(&Turn{Exclude: others(2, home), Prompt: begin(0, 0, uint64(i)+9, 150_000).prompt()})
 		ch.Release(w.now, Outcome{})
 	}
-	w.sleep(10 * time.Minute) // nobody is active any more
+	w.sleep(40 * time.Minute) // nobody is active any more
 	ch, _ := w.place(&Turn{Exclude: others(2, home), Prompt: begin(0, 0, 99, 40_000).prompt()})
 	d := w.turn(42, c.say(2, 1000))
 	if d.Engine == home || d.Reason != Moved || d.Warm*5 > d.Prompt {
@@ -250,7 +250,7 @@ func TestNewPromptsAvoidTheBusyEngine(t *testing.T) {
 		ch, _ := w.place(&Turn{Exclude: []string{"e0"}, Prompt: begin(0, 0, uint64(i)+1, 4000).prompt()})
 		ch.Release(w.now, Outcome{})
 	}
-	w.sleep(10 * time.Minute)
+	w.sleep(40 * time.Minute)
 	for range 40 {
 		ch, _ := w.place(&Turn{Exclude: []string{"e1"}, Prompt: begin(0, 0, 7777, 4000).prompt()})
 		ch.FirstToken(w.now)
@@ -289,7 +289,7 @@ func TestWarmthAttractsByItsWorth(t *testing.T) {
 		ch, _ := w.place(&Turn{Exclude: []string{"e0"}, Session: uint64(c.bytes), Prompt: c.prompt()})
 		ch.Release(w.now, Outcome{})
 	}
-	w.sleep(10 * time.Minute)
+	w.sleep(40 * time.Minute)
 	for range 8 {
 		ch, _ := w.place(&Turn{Exclude: []string{"e0"}, Prompt: begin(0, 0, 3, 300).prompt()})
 		ch.FirstToken(w.now)

@@ -192,9 +192,14 @@ func (t *sessions) listOf(s *session) *list {
 	return &t.idle
 }
 
+// Sizes of what the table holds, for its gauge.
+const (
+	sessionSize = 96
+	headSize    = 16
+)
+
 // bytes is the memory that the sessions take.
 func (t *sessions) bytes() int64 {
-	const sessionSize, headSize = 96, 16
 	tables := len(t.byKey.heads) + len(t.byTail.heads) + len(t.byHead.heads)
 	return int64(len(t.all.chunks))*chunkSize*sessionSize + int64(len(t.heads.chunks))*chunkSize*headSize +
 		int64(tables)*chunkSize*4 + int64(cap(t.all.free)+cap(t.heads.free))*4
