@@ -29,7 +29,9 @@ type call struct {
 	stream       bool
 	includeUsage bool
 	ignoreEOS    bool
-	maxTokens    int // 0 = not said
+	maxTokens    int    // 0 = not said
+	previous     string // previous_response_id
+	head         int    // where the conversation begins in the rendered prompt, behind tools and instructions
 	inputs       []input
 	tools        []tool
 	lastUser     string // text of the last message a person wrote
@@ -52,12 +54,19 @@ var (
 	errNoMessages = errors.New("messages")
 	errNoPrompt   = errors.New("prompt")
 	errNoInput    = errors.New("input")
+	errNoTurns    = errors.New("Cannot apply chat template to an empty conversation. Provide at least one message.")
 	errNotList    = errors.New("input should be a valid list")
 )
 
+// unknownResponse is the error for a previous_response_id that the engine does not know.
+type unknownResponse string
+
+func (e unknownResponse) Error() string { return "Response with id '" + string(e) + "' not found." }
+
 // parseCall reads a body. vllm decides what only that engine strips. buf is where the prompt is
-// rendered to, its capacity is used.
-func parseCall(f family, body, buf []byte, vllm bool) (*call, error) {
+// rendered to, its capacity is used. earlier finds the conversation that a previous_response_id names;
+// nil knows none.
+func parseCall(f family, body, buf []byte, vllm bool, earlier func(id string) ([]byte, bool)) (*call, error) {
 	if err := checkJSON(body); err != nil {
 		return nil, err
 	}
@@ -87,6 +96,8 @@ func parseCall(f family, body, buf []byte, vllm bool) (*call, error) {
 			c.ignoreEOS = isTrue(v)
 		case "cache_salt":
 			c.salt = unquote(v)
+		case "previous_response_id":
+			c.previous = unquote(v)
 		case "rid":
 			c.rid = unquote(v)
 		case "tools":
@@ -114,6 +125,18 @@ func parseCall(f family, body, buf []byte, vllm bool) (*call, error) {
 		r.content(system)
 		r.close()
 	}
+	c.head = len(r.buf)
+	if f == responses && c.previous != "" {
+		var known []byte
+		ok := false
+		if earlier != nil {
+			known, ok = earlier(c.previous)
+		}
+		if !ok {
+			return nil, unknownResponse(c.previous)
+		}
+		r.buf = append(r.buf, known...)
+	}
 	switch {
 	case turns[0] == '[':
 		eachItem(turns, func(v []byte) {
@@ -127,6 +150,9 @@ func parseCall(f family, body, buf []byte, vllm bool) (*call, error) {
 		r.user(turns)
 	default:
 		return nil, fmt.Errorf("%s: %w", [...]string{"messages", "", "messages", "input"}[f], errNotList)
+	}
+	if vllm && f == chat && len(r.buf) == c.head {
+		return nil, errNoTurns
 	}
 	r.open("assistant")
 	c.inputs = []input{{rendered: r.buf}}

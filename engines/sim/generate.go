@@ -28,7 +28,7 @@ func (x *exchange) generate(f family) {
 	if buf == nil {
 		buf = new([]byte)
 	}
-	c, err := parseCall(f, x.body, *buf, s.opt.Mode == VLLM)
+	c, err := parseCall(f, x.body, *buf, s.opt.Mode == VLLM, s.stored.get)
 	if err != nil {
 		x.refuse(f, badBody(s.opt.Mode, f, err))
 		return
@@ -42,6 +42,9 @@ func (x *exchange) generate(f family) {
 		return
 	}
 	j, p := x.prepare(f, c)
+	if f == responses && j != nil && p == nil {
+		s.stored.put(j.reply.id, c.inputs[0].rendered[c.head:], j.reply.answers[0])
+	}
 	if f != completions && cap(c.inputs[0].rendered) <= 4<<20 {
 		*buf = c.inputs[0].rendered
 		s.buffers.Put(buf)
@@ -74,7 +77,7 @@ func (x *exchange) checkModel(c *call) *problem {
 func (x *exchange) prepare(f family, c *call) (*job, *problem) {
 	s, opt := x.s, &x.s.opt
 	now := time.Now()
-	rep := &reply{mode: opt.Mode, family: f, call: c, created: now.Unix(), block: opt.BlockTokens, hide: opt.HideCached}
+	rep := &reply{mode: opt.Mode, family: f, call: c, begun: now.Unix(), block: opt.BlockTokens, hide: opt.HideCached}
 	x.name(rep)
 	j := &job{exchange: x, reply: rep, signal: make(chan struct{}, 1)}
 	model := c.model
@@ -83,6 +86,11 @@ func (x *exchange) prepare(f family, c *call) (*job, *problem) {
 	}
 	root := Root(model, c.salt)
 	var requests []Request
+	if opt.TokenizeBody != nil {
+		if ids := opt.TokenizeBody(x.r.URL.Path, x.body); ids != nil {
+			c.inputs = []input{{ids: ids, rendered: c.inputs[0].rendered}}
+		}
+	}
 	for n, in := range c.inputs {
 		var p Prompt
 		switch {
@@ -114,8 +122,8 @@ func (x *exchange) prepare(f family, c *call) (*job, *problem) {
 		switch {
 		case c.maxTokens > opt.MaxModelLen:
 			p = tooMuch(opt.Mode, c.maxTokens, opt.MaxModelLen)
-		case r.Prompt.Tokens >= opt.MaxModelLen || r.Prompt.Tokens+c.maxTokens > opt.MaxModelLen:
-			p = tooLong(opt.Mode, f, r.Prompt.Tokens+c.maxTokens, opt.MaxModelLen)
+		case r.Prompt.Tokens >= opt.MaxModelLen || opt.Mode == SGLang && r.Prompt.Tokens+c.maxTokens > opt.MaxModelLen:
+			p = tooLong(opt.Mode, f, r.Prompt.Tokens, opt.MaxModelLen) // vLLM cuts an answer to what fits
 		case r.Prompt.Tokens == 0:
 			p = badBody(opt.Mode, f, errNoPrompt)
 		}

@@ -120,7 +120,7 @@ func (x *exchange) tokenize() {
 
 // tokens are the ids of the body's prompt, as a generation would have them.
 func (x *exchange) tokens(f family) ([]uint64, *problem) {
-	c, err := parseCall(f, x.body, nil, x.s.opt.Mode == VLLM)
+	c, err := parseCall(f, x.body, nil, x.s.opt.Mode == VLLM, nil)
 	if err != nil {
 		return nil, badBody(x.s.opt.Mode, f, err)
 	}

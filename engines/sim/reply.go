@@ -12,7 +12,7 @@ type reply struct {
 	call    *call
 	id      string // as the family shows it
 	item    string // id of the output item (responses)
-	created int64
+	begun   int64  // creation, Unix seconds
 	answers []*answer
 	prompt  int // tokens, all prompts
 	cached  int
@@ -135,7 +135,7 @@ func (r *reply) usage(b []byte, whole bool) []byte {
 		case r.family == completions && whole:
 			b = append(b, `,"created_cache_tokens":null`...)
 		case r.family == chat:
-			b = num(append(b, `,"created_cache_tokens":`...), r.prompt/r.block*r.block-r.cached)
+			b = num(append(b, `,"created_cache_tokens":`...), r.created())
 		}
 		if whole {
 			b = append(b, `,"multimodal_tokens":null`...)
@@ -154,13 +154,16 @@ func (r *reply) usage(b []byte, whole bool) []byte {
 	return append(b, '}')
 }
 
+// created is how many prompt tokens the request added to the cache: its full blocks.
+func (r *reply) created() int { return max(r.prompt/r.block*r.block-r.cached, 0) }
+
 const fingerprint = `"system_fingerprint":"vllm-0.32.0-00cd823a"`
 
 // head begins a chat or completions object.
 func (r *reply) head(b []byte, object string) []byte {
 	b = append(append(append(b, `{"id":"`...), r.id...), `","object":"`...)
 	b = append(append(b, object...), `","created":`...)
-	b = strconv.AppendInt(b, r.created, 10)
+	b = strconv.AppendInt(b, r.begun, 10)
 	b = append(b, `,"model":`...)
 	return appendQuoted(b, r.call.model)
 }

@@ -1,21 +1,25 @@
 package sim
 
-// messagesUsage is Anthropic's usage: input tokens are those that were not read from the cache.
+// messagesUsage is Anthropic's usage: input tokens are those neither read from the cache nor written to
+// it. In vLLM's message_start (output is 0 there) they are the whole prompt.
 func (r *reply) messagesUsage(b []byte, output int) []byte {
-	cached := r.cached
+	cached, created := r.cached, r.created()
 	if r.hide {
-		cached = 0
+		cached, created = 0, 0
 	}
-	b = num(append(b, `{"input_tokens":`...), r.prompt-cached)
-	b = num(append(b, `,"output_tokens":`...), output)
 	if r.sglang() {
-		if cached > 0 {
-			b = num(append(b, `,"cache_read_input_tokens":`...), cached)
-		}
-		return append(b, '}')
+		created = 0
+	} else if output == 0 {
+		cached, created = 0, 0
 	}
-	if output > 0 && !r.hide {
-		b = num(append(b, `,"cache_creation_input_tokens":0,"cache_read_input_tokens":`...), cached)
+	b = num(append(b, `{"input_tokens":`...), r.prompt-cached-created)
+	b = num(append(b, `,"output_tokens":`...), output)
+	switch {
+	case r.sglang() && cached > 0:
+		b = num(append(b, `,"cache_read_input_tokens":`...), cached)
+	case !r.sglang() && output > 0 && !r.hide:
+		b = num(append(b, `,"cache_creation_input_tokens":`...), created)
+		b = num(append(b, `,"cache_read_input_tokens":`...), cached)
 	}
 	return append(b, '}')
 }

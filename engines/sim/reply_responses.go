@@ -145,7 +145,7 @@ func (r *reply) responsesObject(b []byte, status, failure string) []byte {
 	over := status == "completed" || status == "incomplete"
 	b = append(append(b, `{"id":"`...), r.id...)
 	created := func(b []byte) []byte {
-		return strconv.AppendInt(append(b, `"created_at":`...), r.created, 10)
+		return strconv.AppendInt(append(b, `"created_at":`...), r.begun, 10)
 	}
 	output := func(b []byte) []byte {
 		b = append(b, `"output":[`...)
@@ -206,13 +206,16 @@ func (r *reply) responsesObject(b []byte, status, failure string) []byte {
 }
 
 func (r *reply) responsesUsage(b []byte) []byte {
-	cached := r.cached
+	cached, created := r.cached, r.created()
 	if r.hide {
-		cached = 0
+		cached, created = 0, 0
+	}
+	if r.sglang() {
+		created = 0
 	}
 	b = num(append(b, `{"input_tokens":`...), r.prompt)
 	b = num(append(b, `,"input_tokens_details":{"cached_tokens":`...), cached)
-	b = append(b, `,"cache_write_tokens":0`...)
+	b = num(append(b, `,"cache_write_tokens":`...), created)
 	if !r.sglang() {
 		b = append(b, `,"input_tokens_per_turn":[],"cached_tokens_per_turn":[]`...)
 	}

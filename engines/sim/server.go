@@ -23,6 +23,10 @@ type ServerOptions struct {
 	Models []string
 	// Tokenizer replaces the built-in 4-bytes-a-token one.
 	Tokenizer Tokenizer
+	// TokenizeBody replaces rendering and tokenizing: it gets a request's path and body and returns the
+	// ids of its prompt, nil for the usual way. For comparing with a real engine, whose template and
+	// vocabulary decide.
+	TokenizeBody func(path string, body []byte) []uint64
 	// AnswerTokens is the natural length of an answer. 0: an answer runs to the request's limit, or to 16
 	// tokens if it has none or gives tools.
 	AnswerTokens int
@@ -54,6 +58,7 @@ type Server struct {
 	engine  *Engine
 	journal *journal
 	faults  faults
+	stored  stored
 	buffers sync.Pool // of *[]byte: rendered prompts
 	ids     atomic.Uint64
 	begun   atomic.Int64 // start of the "process", Unix ns

@@ -12,6 +12,7 @@ type problem struct {
 	text   string
 	param  string
 	code   string // a string code instead of the status, where an engine uses one
+	openAI bool   // OpenAI's shape on every path
 }
 
 // kindOf is the error type an engine names for a status that a fault orders.
@@ -48,7 +49,7 @@ func kindOf(mode Mode, f family, status int) string {
 
 // body is the error as a whole answer, in the shape of mode and family.
 func (p *problem) body(mode Mode, f family) []byte {
-	if f == messages {
+	if f == messages && !p.openAI {
 		text := p.text
 		if mode == SGLang && p.status >= 500 {
 			text = "Internal server error" // scrubbed there
@@ -151,7 +152,10 @@ func badBody(mode Mode, f family, err error) *problem {
 		at = string(num(nil, e.at))
 	}
 	missing := map[error]string{errNoMessages: "messages", errNoPrompt: "prompt", errNoInput: "input"}[err]
-	if f == messages {
+	if _, ok := err.(unknownResponse); ok {
+		return &problem{status: http.StatusNotFound, kind: "invalid_request_error", text: err.Error(), param: "response_id"}
+	}
+	if mode == SGLang && f == messages {
 		p.kind = "invalid_request_error"
 		switch {
 		case at != "":
@@ -163,7 +167,12 @@ func badBody(mode Mode, f family, err error) *problem {
 		}
 		return p
 	}
+	if mode != SGLang {
+		p.openAI = true // validation does not know that the path is Anthropic's
+	}
 	switch {
+	case err == errNoTurns:
+		p.kind, p.text = "BadRequestError", err.Error()
 	case at != "" && mode == SGLang:
 		p.text = "1 validation error:\n  {'type': 'json_invalid', 'loc': ('body', " + at + "), 'msg': 'JSON decode error', 'input': {}, 'ctx': {'error': 'unexpected character'}}"
 	case at != "":
@@ -171,6 +180,9 @@ func badBody(mode Mode, f family, err error) *problem {
 		p.text = "1 validation error:\n  {'type': 'json_invalid', 'loc': 'body." + at + "', 'msg': 'JSON decode error', 'input': '<dict of 0 items>', 'ctx': {'error': 'Expecting value'}}"
 	case missing != "" && mode == SGLang:
 		p.kind, p.text = "BadRequestError", "Messages cannot be empty."
+	case missing == "prompt":
+		p.kind, p.param = "BadRequestError", "prompt"
+		p.text = "Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)"
 	case missing != "":
 		p.param = "body." + missing
 		p.text = "1 validation error:\n  {'type': 'missing', 'loc': 'body." + missing + "', 'msg': 'Field required', 'input': '<dict>'}"
