@@ -164,3 +164,8 @@ var families = []family{
 
 // finals is a whole stream of the family.
 func (f family) whole() string { return f.preamble + f.token + f.rest }
+
+// streamingEngine answers every request with these events.
+func streamingEngine(t testing.TB, name string, pieces ...string) *fakeEngine {
+	return newFakeEngine(t, name, func(w http.ResponseWriter, _ *http.Request) { events(w, pieces...) })
+}

@@ -22,6 +22,7 @@ type headOf struct {
 	decoded     bool   // the body's content coding was taken off
 	apiKey      string // replaces the client's credentials; "" passes them
 	extra       []byte // whole header lines that the configuration sets for this engine
+	requestID   string // added as x-request-id; "" adds none
 }
 
 // appendHead appends the request's head for the engine at target: the client's
@@ -39,7 +40,6 @@ func appendHead(dst []byte, target *engines.Target, rules *headRules, h *headOf)
 	dst = append(dst, "\r\n"...)
 
 	named := connectionNames(h.raw)
-	dropping := false
 	for rest := h.raw; len(rest) > 0; {
 		line := rest
 		if i := bytes.IndexByte(rest, '\n'); i >= 0 {
@@ -47,18 +47,12 @@ func appendHead(dst []byte, target *engines.Target, rules *headRules, h *headOf)
 		} else {
 			rest = nil
 		}
-		if line[0] == ' ' || line[0] == '\t' { // a folded line belongs to the one before
-			if !dropping {
-				dst = append(dst, line...)
-			}
-			continue
-		}
 		colon := bytes.IndexByte(line, ':')
 		if colon <= 0 {
 			continue
 		}
 		name := line[:colon]
-		dropping = isHopByHop(name) || isFraming(name) || listed(named, name) || rules.strips(name) ||
+		dropping := isHopByHop(name) || isFraming(name) || listed(named, name) || rules.strips(name) ||
 			(h.decoded && foldEqual(name, "content-encoding")) ||
 			(h.apiKey != "" && (foldEqual(name, "authorization") || foldEqual(name, "x-api-key") || foldEqual(name, "api-key")))
 		if !dropping {
@@ -68,6 +62,11 @@ func appendHead(dst []byte, target *engines.Target, rules *headRules, h *headOf)
 	if h.apiKey != "" {
 		dst = append(dst, "Authorization: Bearer "...)
 		dst = append(dst, h.apiKey...)
+		dst = append(dst, "\r\n"...)
+	}
+	if h.requestID != "" {
+		dst = append(dst, "X-Request-Id: "...)
+		dst = append(dst, h.requestID...)
 		dst = append(dst, "\r\n"...)
 	}
 	dst = append(dst, h.extra...)

@@ -23,12 +23,15 @@ func (r *request) receive() bool {
 		ctx.SetConnectionClose()
 		r.refuse(fasthttp.StatusServiceUnavailable, "shutting_down", "warmring is shutting down")
 		return false
-	case framedTwice(h.RawHeaders()):
-		ctx.SetConnectionClose()
-		r.refuse(fasthttp.StatusBadRequest, "conflicting_framing", "both content-length and transfer-encoding were sent; send one of them")
+	case h.ConnectionUpgrade() && bytes.Contains(bytes.ToLower(h.Peek("Upgrade")), []byte("websocket")):
+		// Offers of other protocols, h2c above all, may be ignored (RFC 9110
+		// §7.8): Java's client makes one with each request.
+		r.refuse(fasthttp.StatusNotImplemented, "upgrade_not_supported", "WebSocket is not supported; use plain HTTP/1.1 requests")
 		return false
-	case h.ConnectionUpgrade() && len(h.Peek("Upgrade")) > 0:
-		r.refuse(fasthttp.StatusNotImplemented, "upgrade_not_supported", "protocol upgrades (WebSocket, h2c) are not supported; use plain HTTP/1.1 requests")
+	}
+	if fault := headFault(h.RawHeaders()); fault != "" {
+		ctx.SetConnectionClose()
+		r.refuse(fasthttp.StatusBadRequest, "invalid_http", fault)
 		return false
 	}
 	path, _ := splitURI(h.RequestURI())
@@ -60,9 +63,10 @@ func (r *request) receive() bool {
 	return true
 }
 
-// framedTwice looks for a request that states its length in two ways. The server
-// prefers one of them; whoever is in front of it may prefer the other.
-func framedTwice(raw []byte) bool {
+// headFault looks for what the server lets pass and an engine may read in another
+// way, which is how requests are smuggled: a length stated in two ways, names
+// with blanks in them, folded lines. It returns what is wrong, "" if nothing is.
+func headFault(raw []byte) string {
 	var length, coding bool
 	for rest := raw; len(rest) > 0; {
 		line := rest
@@ -71,15 +75,36 @@ func framedTwice(raw []byte) bool {
 		} else {
 			rest = nil
 		}
+		colon := 0
+		for colon < len(line) && tokenBytes[line[colon]] {
+			colon++
+		}
+		if colon == len(line) || colon == 0 || line[colon] != ':' {
+			if len(line) == 0 || string(line) == "\r" {
+				continue
+			}
+			return "a header line is folded or its name is not valid"
+		}
 		switch {
-		case len(line) > 14 && line[14] == ':' && foldEqual(line[:14], "content-length"):
+		case colon == 14 && foldEqual(line[:14], "content-length"):
 			length = true
-		case len(line) > 17 && line[17] == ':' && foldEqual(line[:17], "transfer-encoding"):
+		case colon == 17 && foldEqual(line[:17], "transfer-encoding"):
 			coding = true
 		}
 	}
-	return length && coding
+	if length && coding {
+		return "both content-length and transfer-encoding were sent; send one of them"
+	}
+	return ""
 }
+
+// tokenBytes are the bytes of header names (RFC 9110 §5.6.2).
+var tokenBytes = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c > ' ' && c < 0x7f && bytes.IndexByte([]byte("\"(),/:;<=>?@[\\]{}"), byte(c)) < 0
+	}
+	return t
+}()
 
 // identify reads the body once and finds whose turn of what session it is.
 func (r *request) identify() {
@@ -161,8 +186,17 @@ func (r *request) prepare() {
 	}
 	sc.head = appendHead(sc.head[:0], &up.Target, &s.strip, &headOf{
 		method: h.Method(), uri: h.RequestURI(), raw: h.RawHeaders(), bodyLength: length,
-		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead,
+		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead, requestID: r.idForEngine(),
 	})
+}
+
+// idForEngine is the request's id for an engine that would not get one from the
+// client.
+func (r *request) idForEngine() string {
+	if !r.s.cfg.Headers.RequestID || len(r.header("X-Request-Id")) > 0 {
+		return ""
+	}
+	return r.id
 }
 
 // hasBody tells a request that has an empty body from one that has none.
