@@ -18,7 +18,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if done {
 		return status
 	}
-	err := run(ctx, set, stdout)
+	_, err := run(ctx, set, stdout)
 	switch {
 	case err == nil:
 		return 0
@@ -42,29 +42,37 @@ type settings struct {
 	toCompute time.Duration
 }
 
+// comparison is what a demo comes to.
+type comparison struct {
+	roundRobin, warmring *score
+	totals               workload.Totals
+}
+
 // run plays the traffic twice and compares.
-func run(ctx context.Context, set settings, stdout io.Writer) error {
+func run(ctx context.Context, set settings, stdout io.Writer) (*comparison, error) {
 	w := set.spec.Write()
 	size := measure(w, set)
-	view := newView(stdout, set.plain)
+	view := newView(stdout, set.plain, set.engines)
 	fmt.Fprint(stdout, opening(w, set, size))
 
-	first, err := playRoundRobin(ctx, w, set, size, view)
-	if err != nil {
-		return fmt.Errorf("through round robin: %w", err)
+	c := &comparison{totals: size.totals}
+	var err error
+	if c.roundRobin, err = playRoundRobin(ctx, w, set, size, view); err != nil {
+		return nil, fmt.Errorf("through round robin: %w", err)
 	}
-	second, stage, err := playWarmring(ctx, w, set, size, view)
+	var stage *stage
+	c.warmring, stage, err = playWarmring(ctx, w, set, size, view)
 	if stage != nil {
 		defer stage.close()
 	}
 	if err != nil {
-		return fmt.Errorf("through warmring: %w", err)
+		return nil, fmt.Errorf("through warmring: %w", err)
 	}
-	fmt.Fprint(stdout, report(first, second, size.totals))
-	verdict, ok := verify(ctx, stage, first, second)
+	fmt.Fprint(stdout, c.report())
+	verdict, err := c.verify(ctx, stage)
 	fmt.Fprintln(stdout, verdict)
-	if !ok {
-		return errors.Join(errors.New("this should not have happened"), first.failures(), second.failures())
+	if err != nil {
+		return nil, err
 	}
 	fmt.Fprint(stdout, next)
 	if set.keep {
@@ -72,7 +80,7 @@ func run(ctx context.Context, set settings, stdout io.Writer) error {
 		<-ctx.Done()
 		fmt.Fprintln(stdout, "\nEnding.")
 	}
-	return nil
+	return c, nil
 }
 
 func playRoundRobin(ctx context.Context, w *workload.Workload, set settings, size sizes, view *view) (*score, error) {
@@ -82,9 +90,7 @@ func playRoundRobin(ctx context.Context, w *workload.Workload, set settings, siz
 	}
 	defer fleet.close()
 	s := newScore("round robin", fleet)
-	err = play(ctx, w, fleet.roundRobin(), s, view)
-	s.freeze()
-	return s, err
+	return s, play(ctx, w, fleet.roundRobin(), s, view)
 }
 
 // playWarmring leaves the engines and the proxy running, for the checks and for -keep; the caller closes the stage.
@@ -99,9 +105,7 @@ func playWarmring(ctx context.Context, w *workload.Workload, set settings, size 
 		return nil, nil, err
 	}
 	s := newScore("warmring", fleet)
-	err = play(ctx, w, stage.route(), s, view)
-	s.freeze()
-	return s, stage, err
+	return s, stage, play(ctx, w, stage.route(), s, view)
 }
 
 // sizes are what the engines are given so that the traffic is tight on them.
@@ -113,11 +117,11 @@ type sizes struct {
 
 // liveShare is the part of the fleet's KV that the sessions need in the end: enough for all when each is kept in one
 // place, far too little when each is everywhere.
-const liveShare = 0.7
+const liveShare = 0.75
 
 // roundRobinShare is the part of all prompt tokens that round robin is expected to compute, from experience. It only
 // serves to choose a speed at which the demo takes a bearable time.
-const roundRobinShare = 0.75
+const roundRobinShare = 0.45
 
 func measure(w *workload.Workload, set settings) sizes {
 	t := w.Totals()
@@ -140,8 +144,8 @@ func opening(w *workload.Workload, set settings, size sizes) string {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents and %d forks and sub-agents of theirs, %d turns, %s prompt tokens.\n", len(w.Sessions)-children, children, size.totals.Requests, tokens(size.totals.Prompt))
-	fmt.Fprintf(&b, "%d simulated engines, each with room for %s tokens of KV cache, which prefill\n%s tokens a second. Together they can hold all sessions, each alone cannot.\n\n", set.engines, tokens(int64(size.kv)), tokens(int64(size.rate)))
+	fmt.Fprintf(&b, "%d agents with %d forks and sub-agents, %d turns, %s prompt tokens.\n", len(w.Sessions)-children, children, size.totals.Requests, tokens(size.totals.Prompt))
+	fmt.Fprintf(&b, "%d simulated engines that prefill %s tokens a second, each with room for\n%s tokens of KV cache: together they can hold all sessions, alone none can.\n\n", set.engines, tokens(int64(size.rate)), tokens(int64(size.kv)))
 	return b.String()
 }
 
@@ -156,6 +160,6 @@ To put it in front of your own engines, write warmring.toml
     [[engine]]
     url = "http://127.0.0.1:8001"
 
-then "warmring check -probe" and "warmring serve", and set your agent's base URL
-to http://127.0.0.1:8080/v1 (Anthropic clients: without /v1).
+run "warmring check -probe" and "warmring serve", and set your agent's base
+URL to http://127.0.0.1:8080/v1 (for Anthropic clients without the /v1).
 `

@@ -15,8 +15,11 @@ import (
 )
 
 // play sends a workload along a route, each session from its own goroutine, and counts in score. It returns when all
-// have ended. A failed request is counted and its session goes on, as an agent would; only the end of ctx is an error.
+// have ended. A failed request is counted and its session goes on, as an agent would; errors are the end of ctx and a
+// workload that does not come to its end.
 func play(ctx context.Context, w *workload.Workload, r route, s *score, v *view) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("not at its end after %v", playLimit))
+	defer cancel()
 	// More than a session's pause, less than the engines' own limit for idle connections.
 	transport := &http.Transport{MaxIdleConnsPerHost: len(w.Sessions), IdleConnTimeout: 3 * time.Second, DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -35,8 +38,12 @@ func play(ctx context.Context, w *workload.Workload, r route, s *score, v *view)
 		all.Go(func() { p.live(ctx, session) })
 	}
 	all.Wait()
-	return ctx.Err()
+	s.freeze()
+	return context.Cause(ctx)
 }
+
+// playLimit is several times what the largest workload takes.
+const playLimit = 5 * time.Minute
 
 type player struct {
 	route    route

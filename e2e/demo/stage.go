@@ -27,10 +27,9 @@ type stage struct {
 
 // startProxy serves until close and waits until the proxy knows all engines of the fleet, which it takes over.
 func startProxy(ctx context.Context, f *fleet) (*stage, error) {
-	cfg := config.Default()
-	cfg.Drain.Delay, cfg.Drain.Limit = 0, config.Duration(2*time.Second)
-	for i, s := range f.servers {
-		cfg.Engines = append(cfg.Engines, config.Engine{Name: f.names[i], URL: s.URL(), Weight: 1, Health: "/health", MaxIdle: config.Duration(3 * time.Second)})
+	cfg, err := config.Parse("demo", []byte(f.file()))
+	if err != nil {
+		return nil, err
 	}
 	srv, err := proxy.New(cfg, proxy.Options{Version: "demo"})
 	if err != nil {
@@ -53,6 +52,16 @@ func startProxy(ctx context.Context, f *fleet) (*stage, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// file is the configuration that a person would write for the fleet, but that nobody waits for the proxy's end.
+func (f *fleet) file() string {
+	var b strings.Builder
+	b.WriteString("[drain]\ndelay = \"0s\"\nlimit = \"2s\"\n")
+	for i, s := range f.servers {
+		fmt.Fprintf(&b, "[[engine]]\nname = %q\nurl = %q\n", f.names[i], s.URL())
+	}
+	return b.String()
 }
 
 func (s *stage) stopProxy() {

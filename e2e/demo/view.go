@@ -22,13 +22,16 @@ type view struct {
 const (
 	liveEvery  = 200 * time.Millisecond
 	plainEvery = 3 * time.Second
-	liveWidth  = 78 // the table fits terminals of 80 columns
+	tableWidth = 79 // fits terminals of 80 columns
+	tableExtra = 3  // lines beside the engines'
 )
 
-func newView(out io.Writer, plain bool) *view { return &view{out: out, live: !plain && terminal(out)} }
+func newView(out io.Writer, plain bool, engines int) *view {
+	return &view{out: out, live: !plain && terminal(out, engines+tableExtra)}
+}
 
-// terminal tells whether out can redraw a table in place.
-func terminal(out io.Writer) bool {
+// terminal tells whether out can redraw a table of so many lines in place.
+func terminal(out io.Writer, lines int) bool {
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return false
@@ -37,7 +40,7 @@ func terminal(out io.Writer) bool {
 		return false // old consoles print escapes as text
 	}
 	width, height, err := term.GetSize(int(f.Fd()))
-	return err == nil && width > liveWidth && height > 24
+	return err == nil && width >= tableWidth && height > lines
 }
 
 // watch shows s until the returned function is called, which waits for the last drawing.
@@ -102,7 +105,7 @@ func (s *score) line() string {
 	total := sum(s.fleet.stats())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintf("%-12s %4.0f s  turn %3d of %d  in flight %2d  cached %5.1f %%  prefilled %s",
+	return fmt.Sprintf("%-11s %3.0f s  turn %3d/%d  in flight %2d  cached %4.1f %%  prefilled %s",
 		s.name, time.Since(s.started).Seconds(), s.done, s.total, s.inFlight, 100*hitShare(total), tokens(total.Prefilled))
 }
 
@@ -113,8 +116,8 @@ func (s *score) table() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lines := []string{
-		fmt.Sprintf("%-12s %s %3.0f s   turn %d of %d", s.name, bar(float64(s.done)/float64(max(s.total, 1)), 20), time.Since(s.started).Seconds(), s.done, s.total),
-		fmt.Sprintf("%-12s%8s%8s%9s  %-12s%11s   %s", "", "running", "waiting", "sessions", "KV used", "prefilled", "cached of prompts"),
+		fmt.Sprintf("%-11s %s %3.0f s   turn %d of %d", s.name, bar(float64(s.done)/float64(max(s.total, 1)), 20), time.Since(s.started).Seconds(), s.done, s.total),
+		fmt.Sprintf("%-11s%8s%8s%9s  %-11s%10s  %s", "", "running", "waiting", "sessions", "KV used", "prefilled", "cached of prompts"),
 	}
 	at := make([]int, len(stats))
 	for _, engine := range s.where {
@@ -122,10 +125,10 @@ func (s *score) table() []string {
 	}
 	for i, st := range stats {
 		kv := float64(st.Stored) / float64(max(st.Capacity, 1))
-		lines = append(lines, fmt.Sprintf("%-12s%8d%8d%9d  %s %4.0f%%%11s   %s %5.1f %%", s.fleet.names[i], st.Running, st.Waiting, at[i],
-			bar(kv, 7), 100*kv, tokens(st.Prefilled), bar(hitShare(st), 10), 100*hitShare(st)))
+		lines = append(lines, fmt.Sprintf("%-11s%8d%8d%9d  %s %3.0f %%%10s  %s %5.1f %%", s.fleet.names[i], st.Running, st.Waiting, at[i],
+			bar(kv, 5), 100*kv, tokens(st.Prefilled), bar(hitShare(st), 10), 100*hitShare(st)))
 	}
-	return append(lines, fmt.Sprintf("%-12s%8d%8d%9d  %-12s%11s   %s %5.1f %%", "all", total.Running, total.Waiting, s.live, "",
+	return append(lines, fmt.Sprintf("%-11s%8d%8d%9d  %-11s%10s  %s %5.1f %%", "all", total.Running, total.Waiting, s.live, "",
 		tokens(total.Prefilled), bar(hitShare(total), 10), 100*hitShare(total)))
 }
 
