@@ -5,8 +5,12 @@ import (
 	"slices"
 )
 
-// cold is the share of a prompt below which its being warm is no reason to stay.
-const cold = 0.2
+// A session is cold where it lives when no more than coldShare of its prompt is warm there and more than half of what it had
+// there is gone. A prompt that has merely grown does not make it cold: its history is still there.
+const (
+	coldShare = 0.2
+	lostShare = 0.5
+)
 
 // Place picks the engine for a turn and charges it, in one step. d is overwritten; it says why. The charge must be released.
 // The error wraps ErrUnknownModel or ErrNoEngine.
@@ -102,9 +106,8 @@ func (p *Placer) placeKnown(l *look, r resolved) (*candidate, Reason) {
 	p.price(l, &c)
 	p.candidates = append(p.candidates, c)
 	home := &p.candidates[0]
-	isCold := float64(c.warm) <= cold*float64(l.tokens)
 	wait := p.opt.Hysteresis.Seconds()
-	if isCold {
+	if float64(c.warm) <= coldShare*float64(l.tokens) && float64(c.warm) < lostShare*float64(l.m.tokens(int(s.bytes))) {
 		wait = p.opt.ColdGain.Seconds()
 	}
 	if l.t.Continues || c.cost < wait || len(p.chain) == 0 || len(l.m.pool.open) == 0 {
@@ -140,7 +143,7 @@ func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 		key = r.owner // a side session is as likely to share something with its owner's history
 	}
 	if key != 0 {
-		if i := p.sessions.find(key); i != none {
+		if i, _ := p.scoped(key, l.t.Seed); i != none {
 			parent = p.engineOf(p.sessions.all.at(i).engine)
 		}
 	}
@@ -205,7 +208,7 @@ func (p *Placer) placeAnywhere(l *look, r resolved, parent *engine) *candidate {
 func (p *Placer) report(l *look, d *Decision, chosen *candidate, r resolved) {
 	d.Engine, d.Warm, d.Prompt = chosen.e.Name, chosen.warm, l.tokens
 	d.Extends = r.extends
-	if home := p.home(l.m.pool, r.ringKey); home != nil {
+	if home := p.home(l.m.pool, r.ringKey); home != nil && !r.anywhere {
 		d.Home = home.Name
 	}
 	d.Available = p.available(l, chosen)

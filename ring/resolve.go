@@ -16,6 +16,8 @@ type resolved struct {
 	ringKey uint64 // where the ring looks for a home
 	extends bool
 	tailed  bool // to be found by its prompt
+
+	anywhere bool // there is nothing to hash: ringKey is arbitrary
 }
 
 // tail returns the point by which the next turn's prompt shows that it extends this one. A prompt of messages ends at a part
@@ -53,12 +55,7 @@ func (p *Placer) resolve(t *Turn) resolved {
 	if t.Session == 0 {
 		return p.resolveByPrompt(t, 0)
 	}
-	key := t.Session
-	i := p.sessions.find(key)
-	if i != none && p.sessions.all.at(i).scope != uint32(t.Seed) {
-		key = join(key, t.Seed)
-		i = p.sessions.find(key)
-	}
+	i, key := p.scoped(t.Session, t.Seed)
 	ringKey := join(t.Session, t.Seed)
 	if i == none {
 		return resolved{key: key, ringKey: ringKey}
@@ -81,6 +78,17 @@ func (p *Placer) resolve(t *Turn) resolved {
 	}
 	p.adopt(i, r.session)
 	return resolved{session: i, ringKey: ringKey, extends: true, tailed: s.tailed}
+}
+
+// scoped finds the session of a key within a scope. Where two scopes use one key (the small model that writes titles for a large
+// one's sessions), the one that came second is known under another.
+func (p *Placer) scoped(key, seed uint64) (slot uint32, scopedKey uint64) {
+	i := p.sessions.find(key)
+	if i != none && p.sessions.all.at(i).scope != uint32(seed) {
+		key = join(key, seed)
+		i = p.sessions.find(key)
+	}
+	return i, key
 }
 
 // extends tells whether a turn under a session's key goes on where its last one ended. Clients touch up the end of their
@@ -106,7 +114,7 @@ func (p *Placer) extends(t *Turn, s *session) bool {
 func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
 	if len(p.chain) == 0 {
 		p.sequence++
-		return resolved{ringKey: join(p.sequence, 1)}
+		return resolved{ringKey: join(p.sequence, 1), anywhere: true}
 	}
 	first := p.chain[min(max(t.Prompt.First, 1), len(p.chain))-1].Fingerprint
 	fresh := resolved{key: join(first, owner), owner: owner, ringKey: first, tailed: true}

@@ -1,7 +1,10 @@
 package ring
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strconv"
 
 	"github.com/warmring/warmring/ring/prompt"
 )
@@ -50,6 +53,9 @@ func (r Reason) String() string {
 	return "none"
 }
 
+// Reasons are all reasons, for metrics that exist before they count.
+func Reasons() []Reason { return []Reason{Bound, Home, Warm, Parent, Moved, Spill, Failover, Only} }
+
 // MarshalText writes the reason as String does.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
@@ -66,15 +72,46 @@ type Candidate struct {
 type Decision struct {
 	Engine    string       `json:"engine"`
 	Reason    Reason       `json:"reason"`
-	Session   uint64       `json:"session"` // resolved key; 0 = the turn belongs to no session
-	Home      string       `json:"home"`    // what the ring alone would have chosen; empty when the turn has nothing to hash
-	Warm      int          `json:"warm"`    // tokens of the prompt that the engine is believed to hold
-	Prompt    int          `json:"prompt"`  // tokens of the prompt, estimated
-	Available int          `json:"available"`
-	Runners   [4]Candidate `json:"runners"` // cheapest first; the chosen one is among them
-	N         int          `json:"n"`       // how many of Runners are set
-	Turn      int          `json:"turn"`    // number of this turn in its session, from 1
-	Extends   bool         `json:"extends"` // the prompt extends what is known of the session
+	Session   uint64       `json:"session"`   // resolved key; 0 = the turn belongs to no session
+	Home      string       `json:"home"`      // what the ring alone would have chosen; empty when the turn has nothing to hash
+	Warm      int          `json:"warm"`      // tokens of the prompt that the engine is believed to hold
+	Prompt    int          `json:"prompt"`    // tokens of the prompt, estimated
+	Available int          `json:"available"` // the most tokens of it that any engine which takes turns is believed to hold
+	Runners   [4]Candidate `json:"runners"`   // cheapest first; the chosen one is among them
+	N         int          `json:"n"`         // how many of Runners are set
+	Turn      int          `json:"turn"`      // number of this turn in its session, from 1
+	Extends   bool         `json:"extends"`   // the prompt extends what is known of the session
+}
+
+// MarshalJSON writes the session as 16 hex digits, as in the response header (a JSON number would lose its last bits), and
+// the runners that are set.
+func (d Decision) MarshalJSON() ([]byte, error) {
+	type plain Decision
+	return json.Marshal(struct {
+		plain
+		Session Key         `json:"session"`
+		Runners []Candidate `json:"runners"`
+		N       int         `json:"n,omitempty"`
+	}{plain: plain(d), Session: Key(d.Session), Runners: d.Runners[:d.N]})
+}
+
+// Key is a session key as the outside sees it.
+type Key uint64
+
+// String writes 16 hex digits.
+func (k Key) String() string { return fmt.Sprintf("%016x", uint64(k)) }
+
+// MarshalText writes 16 hex digits.
+func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads hex digits.
+func (k *Key) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 64)
+	if err != nil {
+		return fmt.Errorf("session key %q: want 16 hex digits", text)
+	}
+	*k = Key(n)
+	return nil
 }
 
 // Errors of Place.

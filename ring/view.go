@@ -1,24 +1,39 @@
 package ring
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+)
+
+// ByReason counts turns by the reason of their decision.
+type ByReason [Only + 1]uint64
+
+// MarshalJSON writes an object.
+func (b ByReason) MarshalJSON() ([]byte, error) {
+	m := make(map[string]uint64, len(b))
+	for r, n := range b {
+		m[Reason(r).String()] = n
+	}
+	return json.Marshal(m)
+}
 
 // Totals counts events since the start.
 type Totals struct {
-	Placed       [Only + 1]uint64 `json:"-"` // turns placed, by reason
-	UnknownModel uint64           `json:"unknown_model"`
-	NoEngine     uint64           `json:"no_engine"`
-	Sessions     uint64           `json:"sessions_created"`
-	Expired      uint64           `json:"sessions_expired"`
-	SessionsShed uint64           `json:"sessions_shed"` // forgotten because of MaxSessions
-	Adopted      uint64           `json:"sessions_compacted"`
-	Evicted      uint64           `json:"index_evicted"` // segments dropped at an engine's capacity, as the engine does
-	IndexShed    uint64           `json:"index_shed"`    // segments dropped because of MaxIndexTokens
-	Corrected    uint64           `json:"index_corrected"`
-	Forgotten    uint64           `json:"index_forgotten"` // times that an engine's cache was reset
-	More         uint64           `json:"answers_with_more_cached"`
-	Less         uint64           `json:"answers_with_less_cached"`
-	Expected     uint64           `json:"expected_cached_tokens"`
-	Cached       uint64           `json:"cached_tokens"`
+	Placed       ByReason `json:"placed"`
+	UnknownModel uint64   `json:"unknown_model"`
+	NoEngine     uint64   `json:"no_engine"`
+	Sessions     uint64   `json:"sessions_created"`
+	Expired      uint64   `json:"sessions_expired"`
+	SessionsShed uint64   `json:"sessions_shed"` // forgotten because of MaxSessions
+	Adopted      uint64   `json:"sessions_compacted"`
+	Evicted      uint64   `json:"index_evicted"` // segments dropped at an engine's capacity, as the engine does
+	IndexShed    uint64   `json:"index_shed"`    // segments dropped because of MaxIndexTokens
+	Corrected    uint64   `json:"index_corrected"`
+	Forgotten    uint64   `json:"index_forgotten"` // times that an engine's cache was reset
+	More         uint64   `json:"answers_with_more_cached"`
+	Less         uint64   `json:"answers_with_less_cached"`
+	Expected     uint64   `json:"expected_cached_tokens"`
+	Cached       uint64   `json:"cached_tokens"`
 }
 
 // Gauges is the state of the whole Placer.
@@ -118,14 +133,14 @@ func (p *Placer) Snapshot() []EngineView {
 
 // SessionView is what is remembered of one session.
 type SessionView struct {
-	Key      uint64 `json:"key"`
+	Key      Key    `json:"key"`
 	Engine   string `json:"engine"` // empty: it is gone
 	Turns    int    `json:"turns"`
 	Context  int    `json:"context_tokens"`
 	InFlight int    `json:"in_flight"`
 	Seen     int64  `json:"seen"` // time of its last turn or answer, on the clock of Turn.Now
 	Active   bool   `json:"active"`
-	Parent   uint64 `json:"parent,omitempty"` // of a side session: the one it belongs to
+	Parent   Key    `json:"parent,omitempty"` // of a side session: the one it belongs to
 	Side     bool   `json:"side,omitempty"`
 	Named    bool   `json:"named"` // it has a key of the client's; else it is known by its prompt
 }
@@ -133,8 +148,8 @@ type SessionView struct {
 func (p *Placer) viewSession(i uint32) SessionView {
 	s := p.sessions.all.at(i)
 	v := SessionView{
-		Key: s.key, Turns: int(s.turns), Context: int(s.context), InFlight: int(s.inFlight), Seen: s.seen,
-		Active: s.active, Parent: s.parent, Side: s.side, Named: !s.tailed,
+		Key: Key(s.key), Turns: int(s.turns), Context: int(s.context), InFlight: int(s.inFlight), Seen: s.seen,
+		Active: s.active, Parent: Key(s.parent), Side: s.side, Named: !s.tailed,
 	}
 	if e := p.engineOf(s.engine); e != nil {
 		v.Engine = e.Name
