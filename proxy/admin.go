@@ -164,9 +164,9 @@ type sessionView struct {
 }
 
 func (s *Server) sessionView(v ring.SessionView) sessionView {
-	out := sessionView{Session: string(appendHex16(nil, v.Key)), Idle: float64((s.now()-v.Seen)/1e6) / 1e3, SessionView: v}
+	out := sessionView{Session: v.Key.String(), Idle: float64((s.now()-v.Seen)/1e6) / 1e3, SessionView: v}
 	if v.Parent != 0 {
-		out.Parent = string(appendHex16(nil, v.Parent))
+		out.Parent = v.Parent.String()
 	}
 	return out
 }
