@@ -67,7 +67,7 @@ func (o Options) withDefaults() Options {
 	}
 	def(&o.Hysteresis, 20*time.Second)
 	def(&o.ColdGain, 500*time.Millisecond)
-	def(&o.Tie, 100*time.Millisecond)
+	def(&o.Tie, 25*time.Millisecond)
 	def(&o.RunningCost, 20*time.Millisecond)
 	def(&o.SessionIdle, time.Hour)
 	def(&o.Active, 30*time.Minute)

@@ -190,3 +190,15 @@ func TestContinuationStays(t *testing.T) {
 	}
 	ch.Release(w.now, Outcome{})
 }
+
+// A fork of a few hundred tokens follows its history too, on an idle fleet.
+func TestSmallForkFollows(t *testing.T) {
+	w := newWorld(t, Options{}, fleet(8, 0))
+	for n := range uint64(20) {
+		c := begin(1, 800, n, 400).say(1, 1500)
+		d := w.turn(n+1, c)
+		if f := w.turn(n+1000, c.fork().say(2, 200)); f.Engine != d.Engine {
+			t.Errorf("fork of session %d: %+v, its history is at %s", n, f, d.Engine)
+		}
+	}
+}

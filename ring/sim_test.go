@@ -5,10 +5,11 @@ import (
 	"compress/gzip"
 	"container/heap"
 	"encoding/json"
-	"github.com/warmring/warmring/ring/prompt"
 	"math/rand/v2"
 	"os"
 	"testing"
+
+	"github.com/warmring/warmring/ring/prompt"
 )
 
 // A closed loop of recorded coding sessions on simulated engines, to hold the policy against random placement, against plain

@@ -161,7 +161,7 @@ func (p *Placer) viewSession(i uint32) SessionView {
 func (p *Placer) Sessions(max int) []SessionView {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	views := make([]SessionView, 0, min(max, p.sessions.all.len()))
+	views := []SessionView{}
 	for _, l := range [2]*list{&p.sessions.active, &p.sessions.idle} {
 		for i := l.newest; i != none && len(views) < max; i = p.sessions.all.at(i).older {
 			views = append(views, p.viewSession(i))
