@@ -37,6 +37,10 @@ type settings struct {
 	plain   bool
 	spec    workload.Spec
 
+	// liveShare is the part of the fleet's KV that the sessions need in the end: less than 1, so that there is room for
+	// all when each is kept in one place, but far too little when each is everywhere.
+	liveShare float64
+
 	// toCompute is how long the fleet should take to prefill what round robin makes it compute: the engines' speed
 	// follows from it.
 	toCompute time.Duration
@@ -115,22 +119,17 @@ type sizes struct {
 	rate   float64 // fresh tokens per second and engine
 }
 
-// liveShare is the part of the fleet's KV that the sessions need in the end: enough for all when each is kept in one
-// place, far too little when each is everywhere.
-const liveShare = 0.75
-
-// roundRobinShare is the part of all prompt tokens that round robin is expected to compute, from experience. It only
-// serves to choose a speed at which the demo takes a bearable time.
-const roundRobinShare = 0.45
-
 func measure(w *workload.Workload, set settings) sizes {
 	t := w.Totals()
-	perEngine := float64(t.Fresh) / liveShare / float64(set.engines)
-	expected := roundRobinShare * float64(t.Prompt) / float64(set.engines) / set.toCompute.Seconds()
+	n := float64(set.engines)
+	perEngine := float64(t.Fresh) / set.liveShare / n
+	// With round robin every engine comes to compute nearly all there is, each part of it once and some twice. This
+	// serves only to choose a speed at which the demo takes a bearable time.
+	expected := min(1.1*n*float64(t.Fresh), 0.8*float64(t.Prompt))
 	return sizes{
 		totals: t,
 		kv:     roundUp(max(int(perEngine), t.Largest*3/2), 1024),
-		rate:   float64(roundUp(int(expected), 1000)),
+		rate:   float64(roundUp(int(expected/n/set.toCompute.Seconds()), 1000)),
 	}
 }
 
@@ -145,7 +144,11 @@ func opening(w *workload.Workload, set settings, size sizes) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d agents with %d forks and sub-agents, %d turns, %s prompt tokens.\n", len(w.Sessions)-children, children, size.totals.Requests, tokens(size.totals.Prompt))
-	fmt.Fprintf(&b, "%d simulated engines that prefill %s tokens a second, each with room for\n%s tokens of KV cache: together they can hold all sessions, alone none can.\n\n", set.engines, tokens(int64(size.rate)), tokens(int64(size.kv)))
+	fmt.Fprintf(&b, "%d simulated engines that prefill %s tokens a second, each with %s\ntokens of KV cache", set.engines, tokens(int64(size.rate)), tokens(int64(size.kv)))
+	if int64(size.kv) < size.totals.Fresh {
+		b.WriteString(": together they can hold all sessions, one alone cannot")
+	}
+	b.WriteString(".\n\n")
 	return b.String()
 }
 

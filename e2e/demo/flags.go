@@ -54,7 +54,7 @@ func parseFlags(args []string, stderr io.Writer) (set settings, status int, done
 		return wrong("-sessions %d: choose 2 to 500", *sessions)
 	}
 	return settings{
-		engines: *engines, keep: *keep, plain: *plain, toCompute: 10 * time.Second,
+		engines: *engines, keep: *keep, plain: *plain, liveShare: 0.75, toCompute: 9 * time.Second,
 		spec: workload.Spec{Seed: *seed, Sessions: *sessions, Model: modelName},
 	}, 0, false
 }

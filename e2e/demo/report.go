@@ -36,8 +36,8 @@ func (c *comparison) report() string {
 	}{{a.name, a.fresh()}, {b.name, b.fresh()}, {"limit", t.Fresh}} {
 		fmt.Fprintf(&out, "prefill work  %-12s %s %s\n", x.name, strings.TrimRight(bar(float64(x.fresh)/most, 40), "·"), tokens(x.fresh))
 	}
-	fmt.Fprintf(&out, "\nRound robin computed %.1f× the prefill work of warmring, which computed\n%.2f× what no router could avoid. ", ratio(a.fresh(), b.fresh()), ratio(b.fresh(), t.Fresh))
-	fmt.Fprintf(&out, "Half of all turns had their first token within\n%s with round robin, within %s with warmring.\n", duration(a.percentile(0.5)), duration(b.percentile(0.5)))
+	fmt.Fprintf(&out, "\nRound robin computed %.1f× the prefill work of warmring, which computed %.2f×\n", ratio(a.fresh(), b.fresh()), ratio(b.fresh(), t.Fresh))
+	fmt.Fprintf(&out, "what no router could avoid. Half of all turns had their first token within\n%s with round robin, within %s with warmring.\n", duration(a.percentile(0.5)), duration(b.percentile(0.5)))
 	return out.String()
 }
 
