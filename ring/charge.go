@@ -59,11 +59,8 @@ func (p *Placer) charge(l *look, d *Decision, c *candidate, r resolved) *Charge 
 	e.arrivals++
 	e.placed++
 	*ch = Charge{
-		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued == 0,
+		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued == 0 && e.running <= 2, // others decoding slow a prefill down
 		fresh: l.tokens - c.warm, tokens: l.tokens, seen: c.seen, continues: l.t.Continues,
-	}
-	if e.inFlight() > e.running || e.running > 2 {
-		ch.alone = false // others decoding slow a prefill down
 	}
 	e.waiting += int64(ch.fresh)
 	e.queued++
@@ -94,7 +91,7 @@ func (p *Placer) record(l *look, d *Decision, ch *Charge, r resolved) {
 			return
 		}
 		s := p.sessions.all.at(i)
-		s.parent, s.side = l.t.Parent, r.owner != 0
+		s.parent, s.side, s.named = l.t.Parent, r.owner != 0, !r.tailed
 		if s.side {
 			s.parent = r.owner
 		}

@@ -63,7 +63,7 @@ func (p *Placer) resolve(t *Turn) resolved {
 	s := p.sessions.all.at(i)
 	if p.extends(t, s) {
 		s.follow, s.followed = 0, 0
-		return resolved{session: i, ringKey: ringKey, extends: true, tailed: s.tailed}
+		return resolved{session: i, ringKey: ringKey, extends: true, tailed: !s.named}
 	}
 	r := p.resolveByPrompt(t, key)
 	if r.session == none || !r.extends || len(t.Exclude) > 0 {
@@ -77,7 +77,7 @@ func (p *Placer) resolve(t *Turn) resolved {
 		return r
 	}
 	p.adopt(i, r.session)
-	return resolved{session: i, ringKey: ringKey, extends: true, tailed: s.tailed}
+	return resolved{session: i, ringKey: ringKey, extends: true, tailed: !s.named}
 }
 
 // scoped finds the session of a key within a scope. Where two scopes use one key (the small model that writes titles for a large
@@ -138,19 +138,29 @@ func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
 	return fresh
 }
 
-// adopt gives a session the history of a side session.
+// adopt gives a session the history of a side session. The side session gets the old one in return: if this was no compaction but
+// a sub-agent that is busier than the main one, the main one's next turn finds its history there.
 func (p *Placer) adopt(owner, side uint32) {
 	o, s := p.sessions.all.at(owner), p.sessions.all.at(side)
 	p.seen(owner)
-	if e := p.engineOf(s.engine); e != nil {
-		p.bind(owner, e)
+	p.seen(side)
+	oldEngine, newEngine := p.engineOf(o.engine), p.engineOf(s.engine)
+	oldContext, newContext := int(o.context), int(s.context)
+	if newEngine != nil {
+		p.bind(owner, newEngine)
 	}
-	p.setContext(owner, int(s.context))
-	o.shared = s.shared
-	p.sessions.setTail(owner, s.tail, int(s.bytes), o.tailed)
-	o.cached, o.short, o.follow, o.followed = s.cached, s.short, 0, 0
-	if s.inFlight == 0 {
-		p.dropSession(side)
+	if oldEngine != nil {
+		p.bind(side, oldEngine)
 	}
+	p.setContext(owner, newContext)
+	p.setContext(side, oldContext)
+	tail, bytes := o.tail, o.bytes
+	p.sessions.setTail(owner, s.tail, int(s.bytes), !o.named)
+	p.sessions.setTail(side, tail, int(bytes), true)
+	o.shared, s.shared = s.shared, o.shared
+	o.cached, s.cached = s.cached, o.cached
+	o.short, s.short = s.short, o.short
+	o.head, s.head = s.head, o.head
+	o.follow, o.followed = 0, 0
 	p.totals.Adopted++
 }

@@ -25,6 +25,7 @@ type session struct {
 	short    uint8 // answers in a row that had less cached than expected
 	active   bool
 	tailed   bool // to be found by its tail
+	named    bool // its key is the client's
 	side     bool // a request under a known id that does not extend that session
 }
 
@@ -93,6 +94,16 @@ func (t *sessions) findTail(fingerprint uint64, owner uint64) uint32 {
 	return found
 }
 
+// alike is how many sessions are found by a tail.
+func (t *sessions) alike(tail uint64) (n int) {
+	for i := t.byTail.first(mix(tail)); i != none; i = t.all.at(i).nextTail {
+		if t.all.at(i).tail == tail {
+			n++
+		}
+	}
+	return n
+}
+
 func better(s, than *session) bool {
 	if (s.inFlight == 0) != (than.inFlight == 0) {
 		return s.inFlight == 0
@@ -100,14 +111,18 @@ func better(s, than *session) bool {
 	return s.seen > than.seen
 }
 
+// maxAlike is how many sessions whose prompts end alike are kept apart. One prompt sent thousands of times at once (a load test)
+// would make thousands, all to be looked through each time. Those beyond are not found by their prompts.
+const maxAlike = 64
+
 // setTail records where the last prompt of a session ended; tailed sessions are found by it.
 func (t *sessions) setTail(i uint32, tail uint64, bytes int, tailed bool) {
 	s := t.all.at(i)
 	if s.tailed {
 		t.byTail.remove(i)
 	}
-	s.tail, s.bytes, s.tailed = tail, uint32(bytes), tailed
-	if tailed {
+	s.tail, s.bytes, s.tailed = tail, uint32(bytes), tailed && t.alike(tail) < maxAlike
+	if s.tailed {
 		t.byTail.insert(i)
 	}
 }

@@ -41,6 +41,16 @@ func TestSwarmUnderOneKey(t *testing.T) {
 	if d := w.turn(key, first.say(3, 2000)); d.Engine != home.Engine || d.Session != key || d.Turn != 3 {
 		t.Errorf("the main agent left its warm engine: %+v", d)
 	}
+	for n := range uint64(5) { // a sub-agent that works on while the main agent waits is not a compaction for long
+		if d := w.turn(key, agents[7].say(n+10, 2000)); d.Engine != where[7] || d.Reason != Bound {
+			t.Errorf("agent 7 left its engine %s: %+v", where[7], d)
+		}
+	}
+	for n := range uint64(5) {
+		if d := w.turn(key, first.say(n+10, 2000)); d.Engine != home.Engine || d.Reason != Bound {
+			t.Errorf("the main agent left its warm engine: %+v", d)
+		}
+	}
 	w.settled()
 }
 
@@ -201,4 +211,28 @@ func TestSmallForkFollows(t *testing.T) {
 			t.Errorf("fork of session %d: %+v, its history is at %s", n, f, d.Engine)
 		}
 	}
+}
+
+// A load test sends one prompt over and over, hundreds at a time: they spread, nothing grows without bound, no look-up gets slow.
+func TestOnePromptHundredsOfTimesAtOnce(t *testing.T) {
+	w := newWorld(t, Options{}, fleet(4, 0))
+	c := begin(1, 2000, 1, 500)
+	load := map[string]int{}
+	for range 10 {
+		var flight []*Charge
+		for range 400 {
+			ch, d := w.start(0, c)
+			load[d.Engine]++
+			flight = append(flight, ch)
+			w.sleep(time.Millisecond)
+		}
+		if n := w.sessions.alike(c.hash); n > maxAlike {
+			t.Fatalf("%d sessions end alike", n)
+		}
+		for _, ch := range flight {
+			w.finish(ch)
+		}
+	}
+	balanced(t, load, 4, 1.25)
+	w.settled()
 }

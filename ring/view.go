@@ -149,7 +149,7 @@ func (p *Placer) viewSession(i uint32) SessionView {
 	s := p.sessions.all.at(i)
 	v := SessionView{
 		Key: Key(s.key), Turns: int(s.turns), Context: int(s.context), InFlight: int(s.inFlight), Seen: s.seen,
-		Active: s.active, Parent: Key(s.parent), Side: s.side, Named: !s.tailed,
+		Active: s.active, Parent: Key(s.parent), Side: s.side, Named: s.named,
 	}
 	if e := p.engineOf(s.engine); e != nil {
 		v.Engine = e.Name
