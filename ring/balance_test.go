@@ -232,3 +232,65 @@ func TestSixtyFourSessionsOfTheLoadGenerator(t *testing.T) {
 		}
 	}
 }
+
+// C086: 200 sessions share a 6,000-token system prompt, 40 turns at a time: no engine has much more than its share in flight, the
+// head is soon on all engines, and sessions stay.
+func TestHotPrefixIsReplicated(t *testing.T) {
+	const engines, sessions, atOnce = 4, 200, 40
+	w := newWorld(t, Options{}, fleet(engines, 2_000_000))
+	random := rand.New(rand.NewPCG(5, 6))
+	type turn struct {
+		ch      *Charge
+		session int
+	}
+	var talks [sessions]*talk
+	var flight []turn
+	busy := map[int]bool{}
+	where := map[int]string{}
+	most, sum := 0.0, 0.0
+	for n := range 4000 {
+		i := random.IntN(sessions)
+		for busy[i] {
+			i = random.IntN(sessions)
+		}
+		if talks[i] == nil {
+			talks[i] = begin(7, 22_000, uint64(1000+i), 3000)
+		}
+		ch, d := w.start(0, talks[i].say(uint64(n), 1500))
+		if where[i] != "" && where[i] != d.Engine {
+			t.Errorf("session %d left %s: %+v", i, where[i], d)
+		}
+		where[i], busy[i] = d.Engine, true
+		flight = append(flight, turn{ch, i})
+		w.sleep(50 * time.Millisecond)
+		if len(flight) < atOnce {
+			continue
+		}
+		if n > 400 {
+			highest := 0
+			for _, v := range w.Snapshot() {
+				highest = max(highest, v.Queued+v.Running)
+			}
+			most += float64(highest)
+			sum += float64(atOnce) / engines
+		}
+		at := random.IntN(len(flight))
+		done := flight[at]
+		flight = append(flight[:at], flight[at+1:]...)
+		done.ch.FirstToken(w.now)
+		done.ch.Release(w.now, Outcome{CachedTokens: -1, Prefilled: true})
+		delete(busy, done.session)
+	}
+	if ratio := most / sum; ratio > 1.5 {
+		t.Errorf("the busiest engine has %.2f times the mean in flight", ratio)
+	} else {
+		t.Logf("the busiest engine has %.2f times the mean in flight", ratio)
+	}
+	if c := w.index.copies(talks[0].chain[talks[0].head-1].Fingerprint); c != engines {
+		t.Errorf("the head is on %d engines", c)
+	}
+	for _, f := range flight {
+		f.ch.Release(w.now, Outcome{})
+	}
+	w.settled()
+}

@@ -181,9 +181,11 @@ func (p *Placer) why(l *look, c *candidate, r resolved, parent *engine) Reason {
 	return Spill
 }
 
-// orOnly is Only when the fleet leaves no choice.
+// orOnly is Only when there is no choice: for a new session when one engine takes turns now, for a bound one when there is
+// no other engine at all.
 func (p *Placer) orOnly(l *look, r Reason) Reason {
-	if pool := l.m.pool; len(pool.open)+len(pool.busy) == 1 {
+	pool := l.m.pool
+	if len(pool.engines) == 1 || r != Bound && len(pool.open)+len(pool.busy) == 1 {
 		return Only
 	}
 	return r
