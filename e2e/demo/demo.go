@@ -53,21 +53,20 @@ type comparison struct {
 }
 
 // run plays the traffic twice and compares.
-func run(ctx context.Context, set settings, stdout io.Writer) (*comparison, error) {
+func run(ctx context.Context, set settings, stdout io.Writer) (c *comparison, err error) {
 	w := set.spec.Write()
 	size := measure(w, set)
 	view := newView(stdout, set.plain, set.engines)
 	fmt.Fprint(stdout, opening(w, set, size))
 
-	c := &comparison{totals: size.totals}
-	var err error
+	c = &comparison{totals: size.totals}
 	if c.roundRobin, err = playRoundRobin(ctx, w, set, size, view); err != nil {
 		return nil, fmt.Errorf("through round robin: %w", err)
 	}
 	var stage *stage
 	c.warmring, stage, err = playWarmring(ctx, w, set, size, view)
 	if stage != nil {
-		defer stage.close()
+		defer func() { err = errors.Join(err, stage.close()) }()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("through warmring: %w", err)

@@ -163,7 +163,9 @@ func TestAnInterruptionEndsEverything(t *testing.T) {
 					if left := stage.idle(context.Background()); left != nil {
 						t.Error("left behind: ", left)
 					}
-					stage.close()
+					if err := stage.close(); err != nil {
+						t.Error(err)
+					}
 				}
 			}
 			defer end()

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,8 +49,8 @@ func startProxy(ctx context.Context, f *fleet) (*stage, error) {
 	s := &stage{fleet: f, url: "http://" + ln.Addr().String(), admin: "http://" + adminLn.Addr().String(), stop: stop, ended: make(chan error, 1)}
 	go func() { s.ended <- srv.Serve(serving, ln, adminLn) }()
 	if err := s.ready(ctx); err != nil {
-		s.stopProxy()
-		return nil, err
+		// What the proxy itself says about its end tells more than that it does not answer.
+		return nil, cmp.Or(s.stopProxy(), err)
 	}
 	return s, nil
 }
@@ -64,14 +65,17 @@ func (f *fleet) file() string {
 	return b.String()
 }
 
-func (s *stage) stopProxy() {
+func (s *stage) stopProxy() error {
 	s.stop()
-	<-s.ended
+	if err := <-s.ended; err != nil {
+		return fmt.Errorf("the proxy: %w", err)
+	}
+	return nil
 }
 
-func (s *stage) close() {
-	s.stopProxy()
-	s.fleet.close()
+func (s *stage) close() error {
+	defer s.fleet.close()
+	return s.stopProxy()
 }
 
 // ready waits until the proxy has found out what its engines are.
