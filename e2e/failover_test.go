@@ -12,10 +12,10 @@ import (
 
 // One of three engines is killed (as kill -9 does) in the middle of work. What had not been answered with a single token is
 // answered by another; what had been gets an error and a broken end, never a clean one.
-func TestOneOfThreeEnginesIsKilled(t *testing.T) { // C091, C094, C107
+func TestOneOfThreeEnginesIsKilled(t *testing.T) { // C044, C081
 	engines := llamas(t, 3, 4)
 	w := proxy(t, "", engines...)
-	const sessions, turns = 9, 8
+	const sessions, turns = 9, 6
 	var (
 		mu                   sync.Mutex
 		whole, broken, moved int
@@ -30,7 +30,7 @@ func TestOneOfThreeEnginesIsKilled(t *testing.T) { // C091, C094, C107
 			history := []Message{{"system", "Answer at length."}, {"user", fmt.Sprintf("Task %d. %s", n, words(random, 80))}}
 			home := ""
 			for turn := range turns {
-				body := Body{"model": engines[0].Model, "messages": history, "max_tokens": 60, "ignore_eos": true, "stream": true}
+				body := Body{"model": engines[0].Model, "messages": history, "max_tokens": 250, "ignore_eos": true, "stream": true}
 				a, err := Client{Base: w.URL}.Ask(ctx, Chat, body, nil)
 				mu.Lock()
 				switch {

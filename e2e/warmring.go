@@ -87,6 +87,9 @@ func StartWarmring(ctx context.Context, p Proxy) (*Warmring, error) {
 
 func (p Proxy) text(port, admin int) string {
 	var b strings.Builder
+	if !strings.Contains(p.Tables, "[drain]") {
+		p.Tables += "\n[drain]\ndelay = \"0s\"\n" // no balancer waits to see that it leaves
+	}
 	fmt.Fprintf(&b, "listen = \"127.0.0.1:%d\"\n%s\n[admin]\nlisten = \"127.0.0.1:%d\"\n%s\n", port, p.Settings, admin, p.Tables)
 	for _, name := range sorted(p.Engines) {
 		fmt.Fprintf(&b, "[[engine]]\nname = %q\n%s\n", name, p.Engines[name])
@@ -95,7 +98,10 @@ func (p Proxy) text(port, admin int) string {
 }
 
 // Gauges that count work in flight: all of them are 0 when nobody asks for anything. A page that lacks one is at fault.
-var idleGauges = [...]string{"warmring_inflight_requests", "warmring_charged_fresh_tokens", "warmring_running_decodes"}
+var idleGauges = [...]string{
+	"warmring_inflight_requests", "warmring_waiting_requests", "warmring_charged_fresh_tokens",
+	"warmring_running_prefills", "warmring_running_decodes", "warmring_held_context_tokens",
+}
 
 // Idle waits until every gauge of work in flight is 0, for at most d, and otherwise says which are not.
 func (w *Warmring) Idle(ctx context.Context, d time.Duration) error {
