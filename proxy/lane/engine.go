@@ -1,0 +1,131 @@
+package lane
+
+import "time"
+
+// Facts is what the caller knows of the engine. A zero field is unknown: the Controller then uses what it has observed
+// itself, and failing that a guess.
+type Facts struct {
+	PrefillRate float64 // fresh tokens per second of a long prefill that has the engine to itself, learned
+	StepSeconds float64 // duration of a step of such a prefill; bounds how long an abort takes. Observed otherwise.
+	// CanPreempt says that the engine can stop a prefill at once and keeps what it computed. False: requests are only held
+	// back. Hybrid models that resume at checkpoints, and prefills that were handed off, must say false.
+	CanPreempt bool
+	// KeepsStep says that an abort keeps even the step in flight (vLLM), not only those before it (SGLang). Unknown counts
+	// as false, which makes the minimum run one step longer.
+	KeepsStep    bool
+	AbortSeconds float64 // last observed time from an abort to its effect. Observed otherwise.
+	// Kept is the share of a computed prefix that was found again after an abort. Below 0.5 preemption is off; for "nothing"
+	// pass a small positive number.
+	Kept float64
+	// ShortBehindLong is the time to first token of interactive requests that ran beside a long prefill all the time. Where
+	// it is small the engine's own chunking helps (vLLM's --long-prefill-token-threshold), and preemption waits until it
+	// would win. Observed otherwise.
+	ShortBehindLong float64
+}
+
+const (
+	guessedRate = 8000 // fresh tokens/s: about a mid-size model on one large GPU, and what ring begins with
+	guessedStep = 2048 // tokens in a step; the smallest default of the common engines, so that aborts soon tell the truth
+	minKept     = 0.5
+	// contextCost is the relative slowdown of a fresh token per token of context before it. Half the speed at 100k tokens is
+	// what large models show; attention's part differs, so it is used only where an error makes a preemption come early.
+	contextCost = 1e-5
+	// besideSamples is how many interactive requests must have been served beside a long prefill before that is believed.
+	besideSamples = 2
+)
+
+// engine is what is known of the engine: told and observed.
+type engine struct {
+	facts    Facts
+	abort    float64 // ns from order to effect, recent mean; 0 = none seen
+	longest  float64 // ns, decaying maximum of the same: it comes near the step time
+	beside   float64 // ns to the first token of interactive requests beside a long prefill
+	besides  int     // samples of it
+	observed int     // aborts
+}
+
+func (e *engine) rate() float64 {
+	if e.facts.PrefillRate > 0 {
+		return e.facts.PrefillRate
+	}
+	return guessedRate
+}
+
+// prefill is the estimated ns for the last fresh tokens of a prompt of so many tokens, where the rate is that of the whole
+// prompt: later tokens cost more.
+func (e *engine) prefill(fresh, context int) int64 {
+	c, f := float64(max(context, fresh)), float64(fresh)
+	return int64(f / e.rate() * 1e9 * (1 + contextCost*(c-f/2)) / (1 + contextCost*c/2))
+}
+
+// step is the estimated ns of a prefill step.
+func (e *engine) step() int64 {
+	switch {
+	case e.facts.StepSeconds > 0:
+		return int64(e.facts.StepSeconds * 1e9)
+	case e.observed > 0:
+		return int64(max(e.longest, 1e6))
+	}
+	return int64(guessedStep / e.rate() * 1e9)
+}
+
+// abortTime is the ns that an abort is expected to take.
+func (e *engine) abortTime() int64 {
+	switch {
+	case e.facts.AbortSeconds > 0:
+		return int64(e.facts.AbortSeconds * 1e9)
+	case e.observed > 0:
+		return int64(e.abort)
+	}
+	return e.step() / 2
+}
+
+// border is how many fresh tokens make a request long.
+func (e *engine) border(opt *Options) int {
+	if opt.Border > 0 {
+		return opt.Border
+	}
+	return int(min(max(2*opt.Target.Seconds()*e.rate(), minBorder), 1<<30))
+}
+
+// canPreempt says whether the engine's prefills may be taken back at all.
+func (e *engine) canPreempt() bool {
+	return e.facts.CanPreempt && (e.facts.Kept <= 0 || e.facts.Kept >= minKept)
+}
+
+// besideTime is the ns within which the engine is believed to serve an interactive request beside a long prefill; 0 = it
+// makes it wait for the end.
+func (e *engine) besideTime() int64 {
+	switch {
+	case e.facts.ShortBehindLong > 0:
+		return int64(e.facts.ShortBehindLong * 1e9)
+	case e.besides >= besideSamples:
+		return int64(e.beside)
+	}
+	return 0
+}
+
+// learnAbort takes the time that an abort took.
+func (e *engine) learnAbort(ns int64) {
+	e.observed++
+	e.abort += (float64(ns) - e.abort) * max(1/float64(e.observed), 0.3)
+	e.longest = max(float64(ns), e.longest*0.97)
+}
+
+// learnBeside takes the time to first token of an interactive request that a long prefill did not keep waiting.
+func (e *engine) learnBeside(ns int64) {
+	e.besides++
+	e.beside += (float64(ns) - e.beside) * max(1/float64(e.besides), 0.3)
+}
+
+// minRun is the ns that a long prefill runs before an abort may be ordered.
+func (e *engine) minRun(steps int) int64 {
+	step := e.step()
+	if e.facts.KeepsStep {
+		// The abort takes effect at the end of the step in flight: ordered within the last one, all of them are kept.
+		return int64(steps-1)*step + step/4
+	}
+	return int64(steps)*step + step/10
+}
+
+func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }

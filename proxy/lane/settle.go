@@ -1,0 +1,209 @@
+package lane
+
+// settle decides everything that is to be decided now. It is called at the end of every event.
+func (c *Controller) settle() {
+	c.presume()
+	c.expire()
+	c.admit()
+	c.preempt()
+}
+
+// presume guesses the first tokens of unstreamed requests.
+func (c *Controller) presume() {
+	for c.waiting[wholes].n > 0 && c.presumedAt() <= c.now {
+		i := c.waiting[wholes].first
+		c.unwait(i)
+		c.all[i].state = decoding
+		c.decodes++
+	}
+	for at := 0; at < len(c.flight); at++ {
+		i := c.flight[at]
+		if r := &c.all[i]; r.unstreamed && r.state == prefilling && r.presumedAt(&c.engine) <= c.now {
+			c.land(i)
+			r.state = decoding
+			c.decodes++
+			at--
+		}
+	}
+}
+
+// presumedAt is when the oldest unstreamed interactive request is taken to have its first token: once nothing has been in
+// its way for longer than the largest interactive prefill takes. Behind a long prefill that is never.
+func (c *Controller) presumedAt() int64 {
+	x := &c.all[c.waiting[wholes].first]
+	if len(c.flight) > 0 && c.all[c.flight[0]].seq < x.seq {
+		return never
+	}
+	border := c.Border()
+	return max(x.sent, c.clear) + c.engine.prefill(border, border) + c.engine.step()
+}
+
+// presumedAt is when an unstreamed long prefill is taken to be over.
+func (r *request) presumedAt(e *engine) int64 { return r.began + r.leg + r.leg/4 + e.step() }
+
+// expire refuses requests that were held for too long before they were first sent.
+func (c *Controller) expire() {
+	for c.queue.len() > 0 {
+		i := c.queue.arrival.first
+		r := &c.all[i]
+		if r.arrived+int64(c.opt.MaxWait) > c.now {
+			return
+		}
+		id := r.id
+		c.drop(i)
+		c.totals.Expired++
+		c.actions = append(c.actions, Action{Expire, id, Waited})
+	}
+}
+
+// admit sends held requests as far as they may go: those taken back first.
+func (c *Controller) admit() {
+	c.blocked = none
+	for {
+		i := c.queue.next()
+		if len(c.back) > 0 {
+			i = c.back[0]
+		}
+		if i == none {
+			return
+		}
+		r := &c.all[i]
+		if !c.fits(r) && !c.opt.Off {
+			return
+		}
+		if c.mustWait(r) {
+			c.blocked = i
+			return
+		}
+		reason := Quiet
+		switch {
+		case c.opt.Off:
+			reason = Off
+		case c.interactive() && r.immune:
+			reason = Immune
+		case c.interactive():
+			reason = Guaranteed
+			c.totals.Guaranteed++
+		}
+		if r.returned {
+			c.back = append(c.back[:0], c.back[1:]...)
+		} else {
+			c.queue.take(i)
+		}
+		c.send(i)
+		c.totals.Admitted++
+		c.actions = append(c.actions, Action{Admit, r.id, reason})
+	}
+}
+
+// fits says whether the budget allows one more long prefill.
+func (c *Controller) fits(r *request) bool {
+	switch {
+	case len(c.flight) == 0:
+		return true
+	case c.opt.Budget == 0 || len(c.flight) >= maxInFlight:
+		return false
+	}
+	sum := r.fresh
+	for _, i := range c.flight {
+		sum += c.all[i].fresh
+	}
+	return sum <= c.opt.Budget
+}
+
+// interactive says whether any interactive request waits for its first token.
+func (c *Controller) interactive() bool { return c.waiting[streams].n+c.waiting[wholes].n > 0 }
+
+// mustWait says whether a long request that fits the budget has to let interactive ones go first.
+func (c *Controller) mustWait(r *request) bool {
+	return c.interactive() && c.credit > 0 && !r.immune && !c.opt.Off
+}
+
+// preempt orders aborts, and notes when the next one may become possible.
+func (c *Controller) preempt() {
+	c.wake = never
+	if c.opt.Off || !c.engine.canPreempt() {
+		return
+	}
+	for _, i := range c.flight {
+		r := &c.all[i]
+		if r.state != prefilling || r.immune || r.behind == [2]uint32{none, none} {
+			continue
+		}
+		at, reason := c.preemptAt(r)
+		if at > c.now {
+			c.wake = min(c.wake, at)
+			continue
+		}
+		if reason == Overdue {
+			c.engine.besides = 0 // what was observed no longer holds
+		}
+		r.state, r.ordered = preempting, c.now
+		c.totals.Ordered++
+		c.actions = append(c.actions, Action{Preempt, r.id, reason})
+	}
+}
+
+// preemptAt is the earliest time at which a long prefill with interactive requests behind it is to be taken back.
+func (c *Controller) preemptAt(r *request) (at int64, reason Reason) {
+	ran := c.now - r.began
+	least := int64(c.opt.Target) + c.engine.abortTime()
+
+	// It must win: what it spares is more than what it takes.
+	if r.remaining(c.now) <= least {
+		if r.unstreamed {
+			return never, Blocking
+		}
+		at = r.began + max(8*least, r.leg) + 8 // then it is so late that its end is anybody's guess
+		if at <= c.now {
+			at = never
+		}
+		return at, Blocking
+	}
+	if r.unstreamed && ran > r.leg*3/4 {
+		return never, Blocking // it may be decoding already, which an abort would throw away
+	}
+	// Where the engine's own chunking serves interactive requests beside this one, only when it fails to.
+	if beside := c.engine.besideTime(); beside > 0 && beside <= least {
+		oldest := never
+		for _, x := range r.behind {
+			if x != none {
+				oldest = min(oldest, c.all[x].sent)
+			}
+		}
+		at, reason = oldest+2*max(beside, int64(c.opt.Target)), Overdue
+	}
+	at = max(at, r.began+c.engine.minRun(c.opt.MinRunSteps)<<r.stretch)
+	// Enough credit must be there to let interactive requests run at all; running earns it.
+	if lack := c.grace()/2 - c.credit; c.opt.Share >= 1 {
+		return never, reason
+	} else if lack > 0 {
+		at = max(at, c.now+int64(float64(lack)/c.gain())+1)
+	}
+	return at, reason
+}
+
+// Next is when Tick is wanted.
+func (c *Controller) Next() (at int64, ok bool) {
+	at = c.wake
+	if c.queue.len() > 0 {
+		at = min(at, c.all[c.queue.arrival.first].arrived+int64(c.opt.MaxWait))
+	}
+	if c.blocked != none {
+		r := &c.all[c.blocked]
+		until := r.bound - r.extra
+		if !c.running() {
+			until = min(until, c.credit)
+		}
+		at = min(at, c.now+max(until, 1))
+	}
+	if c.waiting[wholes].n > 0 {
+		at = min(at, c.presumedAt())
+	}
+	for _, i := range c.flight {
+		if r := &c.all[i]; r.unstreamed && r.state == prefilling {
+			at = min(at, r.presumedAt(&c.engine))
+		}
+	}
+	return at, at != never
+}
