@@ -82,8 +82,8 @@ func (p *Placer) price(l *look, c *candidate) {
 	if e.ref() == l.lives {
 		c.presence = max(0, l.tokens-l.has)
 	}
-	work := e.waiting + int64(fresh) + e.overflow(int64(c.presence))
-	c.cost = float64(work)/p.rateOf(e) + p.opt.RunningCost.Seconds()*float64(e.inFlight())
+	work := e.waiting + e.remote.waiting + int64(fresh) + e.overflow(int64(c.presence))
+	c.cost = float64(work)/p.rateOf(e) + p.opt.RunningCost.Seconds()*float64(e.inFlight()+e.remote.queued+e.remote.running)
 	c.load = float64(e.live()) / float64(e.capacity)
 }
 

@@ -59,7 +59,7 @@ func (p *Placer) charge(l *look, d *Decision, c *candidate, r resolved) *Charge 
 	e.arrivals++
 	e.placed++
 	*ch = Charge{
-		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued == 0 && e.running <= 2, // others decoding slow a prefill down
+		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued+e.remote.queued == 0 && e.running+e.remote.running <= 2, // others decoding slow a prefill down
 		fresh: l.tokens - c.warm, tokens: l.tokens, seen: c.seen, continues: l.t.Continues,
 	}
 	e.waiting += int64(ch.fresh)
@@ -75,6 +75,9 @@ func (p *Placer) charge(l *look, d *Decision, c *candidate, r resolved) *Charge 
 	if ch.session == none {
 		ch.held = l.tokens
 		e.held += int64(ch.held)
+	}
+	if p.share != nil {
+		p.tell(l, d, ch, r)
 	}
 	return ch
 }

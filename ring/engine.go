@@ -66,6 +66,10 @@ type engine struct {
 	capacity int64 // believed KV tokens
 	rate     rate
 
+	remote    remoteLoad // what other proxies have there
+	loud      bool       // its load waits to be told to them
+	coldSince int64      // when its cache was last known to be empty
+
 	suspect        int64  // when chains must have been used last to be believed, if a second session says so too
 	suspectSession uint64 // the first that said so
 	uncached       int    // answers in a row that had nothing cached where something was expected
@@ -80,7 +84,7 @@ func (e *engine) ref() ref { return ref(e.slot) | ref(e.generation)<<16 }
 func (e *engine) inFlight() int { return e.queued + e.running }
 
 // live is the context in tokens that the engine has to keep to serve its active sessions.
-func (e *engine) live() int64 { return e.context + e.held }
+func (e *engine) live() int64 { return e.context + e.held + e.remote.context }
 
 // overflow is what a presence of so many tokens would push out of the engine's memory, beyond what is pushed out already.
 // A guard for overcommitted fleets asks the same question before it lets a cold turn in.

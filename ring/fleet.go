@@ -129,7 +129,7 @@ func (p *Placer) Forget(now int64, name string) {
 	p.advance(now)
 	if e := p.byName[name]; e != nil {
 		p.index.clear(e.slot)
-		e.suspect, e.uncached = 0, 0
+		e.suspect, e.uncached, e.coldSince = 0, 0, p.now
 		p.totals.Forgotten++
 	}
 }

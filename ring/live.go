@@ -133,4 +133,7 @@ func (p *Placer) advance(now int64) {
 		p.dropSession(i)
 		t.Expired++
 	}
+	if p.share != nil {
+		p.ageAway()
+	}
 }

@@ -97,6 +97,9 @@ func (p *Placer) placeKnown(l *look, r resolved) (*candidate, Reason) {
 	if c.held >= last && s.bytes > 0 && contains(p.chain, s.tail, s.bytes) { // the end of the last prompt, behind its last kept point, is there too
 		c.seen = max(c.seen, min(l.m.tokens(int(s.bytes)), l.tokens))
 	}
+	if p.share != nil {
+		c.seen = max(c.seen, min(p.toldWarm(s, e), l.tokens))
+	}
 	switch c.warm = c.seen; {
 	case e.cacheless():
 		c.warm = 0
@@ -145,6 +148,8 @@ func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 	if key != 0 {
 		if i, _ := p.scoped(key, l.t.Seed); i != none {
 			parent = p.engineOf(p.sessions.all.at(i).engine)
+		} else if p.share != nil {
+			parent = p.engineAway(key)
 		}
 	}
 	c := p.placeAnywhere(l, r, parent)
@@ -234,7 +239,7 @@ func (p *Placer) report(l *look, d *Decision, chosen *candidate, r resolved) {
 		}
 		shown = shown || c.e == chosen.e
 		d.Runners[d.N] = Candidate{
-			Engine: c.e.Name, Cost: c.cost, Warm: c.warm, Waiting: int(c.e.waiting), FreeKV: c.e.capacity - c.e.live(),
+			Engine: c.e.Name, Cost: c.cost, Warm: c.warm, Waiting: int(c.e.waiting + c.e.remote.waiting), FreeKV: c.e.capacity - c.e.live(),
 		}
 		d.N++
 	}

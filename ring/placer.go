@@ -34,6 +34,7 @@ type Placer struct {
 	sequence    uint64 // makes keys for sessions that begin alike, and ring keys for turns with nothing to hash
 	charges     []Charge
 	totals      Totals
+	share       *sharing // nil = no other proxies
 
 	// Scratch of the decision being made.
 	chain      []prompt.Point

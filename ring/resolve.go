@@ -57,6 +57,9 @@ func (p *Placer) resolve(t *Turn) resolved {
 	}
 	i, key := p.scoped(t.Session, t.Seed)
 	ringKey := join(t.Session, t.Seed)
+	if i == none && p.share != nil {
+		i = p.meet(key, false, key, true, t)
+	}
 	if i == none {
 		return resolved{key: key, ringKey: ringKey}
 	}
@@ -95,8 +98,11 @@ func (p *Placer) scoped(key, seed uint64) (slot uint32, scopedKey uint64) {
 // history (98 % of turns keep 98 % of it, but not always all), so most of it being warm on the session's engine,
 // beyond what unrelated sessions share, is proof too.
 func (p *Placer) extends(t *Turn, s *session) bool {
-	if t.Continues || s.bytes == 0 || len(p.chain) == 0 {
+	if t.Continues || len(p.chain) == 0 {
 		return true
+	}
+	if s.bytes == 0 {
+		return !tooShort(t, s)
 	}
 	if contains(p.chain, s.tail, s.bytes) {
 		return true
@@ -131,7 +137,12 @@ func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
 		}
 		return resolved{session: i, ringKey: first, extends: true, tailed: true}
 	}
-	for p.sessions.find(fresh.key) != none {
+	if p.share != nil {
+		if i := p.meetByPrompt(t, &fresh); i != none {
+			return resolved{session: i, ringKey: first, extends: true, tailed: true}
+		}
+	}
+	for p.taken(fresh.key) {
 		p.sequence++
 		fresh.key = join(first, p.sequence)
 	}
@@ -163,4 +174,7 @@ func (p *Placer) adopt(owner, side uint32) {
 	o.head, s.head = s.head, o.head
 	o.follow, o.followed = 0, 0
 	p.totals.Adopted++
+	if p.share != nil {
+		p.tellAdopted(owner, side)
+	}
 }

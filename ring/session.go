@@ -19,6 +19,7 @@ type session struct {
 
 	older, newer      uint32
 	nextKey, nextTail uint32
+	told              told // to or by other proxies
 
 	inFlight uint16
 	followed uint8 // turns in a row that extended the new history

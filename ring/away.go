@@ -1,0 +1,338 @@
+package ring
+
+// away is what other proxies have told: sessions that have had no turn here yet, and what was charged elsewhere. A session is
+// either away or in the table of sessions, never in both, so that its context counts once against its engine's memory.
+type away struct {
+	all    slab[stranger]
+	byKey  table
+	active awayList // their context counts
+	idle   awayList
+	told   AwayTotals
+}
+
+// stranger is a session (or the tail of one) that only others have seen. 56 bytes.
+type stranger struct {
+	key          uint64
+	seen         int64 // time of its last turn, as far as was told
+	until        int64 // when it is forgotten
+	engine       ref
+	tokens       uint32
+	next         uint32
+	older, newer uint32
+	tail         bool
+	active       bool
+}
+
+type awayList struct{ newest, oldest uint32 }
+
+// AwayTotals counts what came from other proxies.
+type AwayTotals struct {
+	Taken   uint64 `json:"taken"`   // bindings taken in
+	Rebound uint64 `json:"rebound"` // of these, sessions known here that live elsewhere now
+	Unknown uint64 `json:"unknown"` // of engines that are not configured here
+	Shed    uint64 `json:"shed"`    // forgotten because of the bound
+	Met     uint64 `json:"met"`     // sessions whose first turn here found where they live
+	Dropped uint64 `json:"dropped"` // own news that nobody collected in time
+}
+
+// AwayView is the state of what others told.
+type AwayView struct {
+	Sessions int        `json:"sessions"`
+	Totals   AwayTotals `json:"totals"`
+}
+
+func (a *away) init() {
+	a.byKey = newTable(
+		func(i uint32) uint64 { return mix(a.all.at(i).key) },
+		func(i uint32) *uint32 { return &a.all.at(i).next })
+}
+
+func (a *away) find(key uint64, tail bool) uint32 {
+	for i := a.byKey.first(mix(key)); i != none; i = a.all.at(i).next {
+		if s := a.all.at(i); s.key == key && s.tail == tail {
+			return i
+		}
+	}
+	return none
+}
+
+// remoteLoad is what other proxies have on an engine. The zero value is also what is known when they are silent: nothing.
+type remoteLoad struct {
+	waiting int64
+	queued  int
+	running int
+	context int64 // of active sessions that have had no turn here
+}
+
+// Import takes in bindings that other proxies made. The caller decides which news is newer than which: what comes here counts.
+// Bindings to engines that are not known here only end what was believed before.
+func (p *Placer) Import(now int64, list []Binding) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share == nil {
+		return
+	}
+	p.advance(now)
+	for i := range list {
+		p.take(&list[i])
+	}
+}
+
+func (p *Placer) take(b *Binding) {
+	a := &p.share.away
+	e := p.engineByID(b.Engine)
+	if e == nil {
+		a.told.Unknown++
+		if i := a.find(b.Key, b.Tail); i != none {
+			p.dropAway(i)
+		}
+		return
+	}
+	a.told.Taken++
+	life := p.opt.SessionIdle
+	if b.Tail {
+		life = min(tailLife, life)
+	}
+	seen := p.now - int64(max(life-b.Life, 0))
+	if !b.Tail {
+		if i := p.sessions.find(b.Key); i != none {
+			p.rebind(i, e, b, seen)
+			return
+		}
+	}
+	i := a.find(b.Key, b.Tail)
+	if i != none {
+		p.dropAway(i)
+	}
+	for a.all.len() >= max(p.opt.MaxSessions/4, 16) {
+		oldest := a.idle.oldest
+		if oldest == none {
+			oldest = a.active.oldest
+		}
+		p.dropAway(oldest)
+		a.told.Shed++
+	}
+	i = a.all.take()
+	s := a.all.at(i)
+	*s = stranger{key: b.Key, seen: seen, until: p.now + int64(b.Life), engine: e.ref(), tokens: uint32(max(b.Tokens, 0)), tail: b.Tail}
+	s.active = !b.Tail && seen > p.now-int64(p.opt.Active)
+	a.byKey.insert(i)
+	a.push(i)
+	if s.active {
+		e.remote.context += int64(s.tokens)
+	}
+}
+
+// rebind follows what another proxy told of a session that is known here.
+func (p *Placer) rebind(i uint32, e *engine, b *Binding, seen int64) {
+	s := p.sessions.all.at(i)
+	moved := s.engine != e.ref()
+	if seen > s.seen {
+		p.seen(i)
+	}
+	if moved {
+		p.share.away.told.Rebound++
+		if s.active {
+			p.bind(i, e)
+		} else {
+			if old := p.engineOf(s.engine); old != nil {
+				old.sessions--
+			}
+			s.engine = e.ref()
+			e.sessions++
+		}
+		s.shared, s.short = 0, 0
+	}
+	if b.Reset && s.named {
+		p.sessions.setTail(i, 0, 0, false)
+	}
+	if tokens := max(b.Tokens-int(s.shared), 0); moved || b.Reset || tokens > int(s.context) {
+		if s.active {
+			p.setContext(i, tokens)
+		} else {
+			s.context = uint32(tokens)
+		}
+		s.told = toldAt(p.now, sizeClass(b.Tokens), true)
+	}
+}
+
+// meet makes a session of what others have told of a key, at its first turn here; none if they have not.
+func (p *Placer) meet(key uint64, tail bool, as uint64, named bool, t *Turn) uint32 {
+	a := &p.share.away
+	at := a.find(key, tail)
+	if at == none {
+		return none
+	}
+	told := *a.all.at(at)
+	e := p.engineOf(told.engine)
+	if told.until <= p.now || e == nil {
+		p.dropAway(at)
+		return none
+	}
+	i := p.newSession(as, uint32(t.Seed), e)
+	if i == none {
+		return none
+	}
+	p.dropAway(at)
+	a.told.Met++
+	s := p.sessions.all.at(i)
+	p.setContext(i, int(told.tokens))
+	s.named, s.told = named, toldAt(p.now, sizeClass(int(told.tokens)), true)
+	return i
+}
+
+// meetByPrompt is meet for a turn that is known by its prompt alone. One that only begins (it ends with its first user message)
+// is nobody's next turn, however many began alike.
+func (p *Placer) meetByPrompt(t *Turn, fresh *resolved) uint32 {
+	first := max(t.Prompt.First, 1)
+	for n := len(p.chain) - 1; n >= max(first, len(p.chain)-tailWindow); n-- {
+		fingerprint := p.chain[n].Fingerprint
+		if p.share.away.find(fingerprint, true) == none {
+			continue
+		}
+		p.sequence++
+		if i := p.meet(fingerprint, true, join(fresh.ringKey, p.sequence), false, t); i != none {
+			s := p.sessions.all.at(i)
+			s.side, s.parent = fresh.owner != 0, fresh.owner
+			return i
+		}
+	}
+	if len(p.chain) <= first || p.sessions.find(fresh.key) != none {
+		return none
+	}
+	i := p.meet(fresh.key, false, fresh.key, false, t)
+	if i != none {
+		s := p.sessions.all.at(i)
+		s.side, s.parent = fresh.owner != 0, fresh.owner
+	}
+	return i
+}
+
+// engineAway is where others have told a session to be.
+func (p *Placer) engineAway(key uint64) *engine {
+	if i := p.share.away.find(key, false); i != none {
+		return p.engineOf(p.share.away.all.at(i).engine)
+	}
+	return nil
+}
+
+// taken tells whether a key stands for a session here or elsewhere.
+func (p *Placer) taken(key uint64) bool {
+	return p.sessions.find(key) != none || p.share != nil && p.share.away.find(key, false) != none
+}
+
+// tooShort tells that a prompt under the key of a session that only others have seen cannot be its next one: a title or the like.
+// A token has 2 to 5 bytes.
+func tooShort(t *Turn, s *session) bool {
+	return s.told.byOthers() && t.Prompt != nil && t.Prompt.Bytes < int(s.context)
+}
+
+// toldWarm is how many tokens of a session others have told to be on its engine, beyond what the index knows.
+func (p *Placer) toldWarm(s *session, e *engine) int {
+	if !s.told.byOthers() || s.told.at() < e.coldSince {
+		return 0
+	}
+	return int(s.context) + int(s.shared)
+}
+
+// SetRemote says what the other proxies have charged to engines, summed up: it replaces what was said of these engines before.
+// Sums of silent proxies must be left out, not kept.
+func (p *Placer) SetRemote(loads []Load) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share == nil {
+		return
+	}
+	for _, l := range loads {
+		if e := p.engineByID(l.Engine); e != nil {
+			e.remote.waiting, e.remote.queued, e.remote.running = max(l.Waiting, 0), max(l.Queued, 0), max(l.Running, 0)
+		}
+	}
+}
+
+// Away returns the state of what others told.
+func (p *Placer) Away() AwayView {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share == nil {
+		return AwayView{}
+	}
+	v := AwayView{Sessions: p.share.away.all.len(), Totals: p.share.away.told}
+	v.Totals.Dropped = p.share.shed
+	return v
+}
+
+// ageAway lets strangers become idle and be forgotten.
+func (p *Placer) ageAway() {
+	a := &p.share.away
+	for range agingSteps {
+		i := a.active.oldest
+		if i == none || a.all.at(i).seen > p.now-int64(p.opt.Active) {
+			break
+		}
+		p.quieten(i)
+		a.push(i)
+	}
+	for range agingSteps {
+		i := a.idle.oldest
+		if i == none || a.all.at(i).until > p.now {
+			break
+		}
+		p.dropAway(i)
+	}
+}
+
+// quieten takes a stranger's context off its engine and out of its list.
+func (p *Placer) quieten(i uint32) {
+	a := &p.share.away
+	s := a.all.at(i)
+	a.unlink(i)
+	if s.active {
+		s.active = false
+		if e := p.engineOf(s.engine); e != nil {
+			e.remote.context -= int64(s.tokens)
+		}
+	}
+}
+
+func (p *Placer) dropAway(i uint32) {
+	a := &p.share.away
+	p.quieten(i)
+	a.byKey.remove(i)
+	a.all.give(i)
+}
+
+func (a *away) listOf(s *stranger) *awayList {
+	if s.active {
+		return &a.active
+	}
+	return &a.idle
+}
+
+func (a *away) push(i uint32) {
+	s := a.all.at(i)
+	l := a.listOf(s)
+	s.newer, s.older = none, l.newest
+	if l.newest != none {
+		a.all.at(l.newest).newer = i
+	} else {
+		l.oldest = i
+	}
+	l.newest = i
+}
+
+func (a *away) unlink(i uint32) {
+	s := a.all.at(i)
+	l := a.listOf(s)
+	if s.newer != none {
+		a.all.at(s.newer).older = s.older
+	} else {
+		l.newest = s.older
+	}
+	if s.older != none {
+		a.all.at(s.older).newer = s.newer
+	} else {
+		l.oldest = s.newer
+	}
+	s.newer, s.older = none, none
+}
