@@ -97,7 +97,8 @@ type exchange struct {
 	entry *Entry
 	body  []byte
 	fault *Fault
-	sent  int // events written
+	sent  int  // events written
+	dead  bool // the connection is ours no more
 }
 
 // early lets a fault act before any work; true if that was all.
@@ -147,6 +148,7 @@ func (x *exchange) hold(d time.Duration) bool {
 // reset breaks the connection.
 func (x *exchange) reset() {
 	x.note(func(e *Entry) { e.Outcome = Broken })
+	x.dead = true
 	conn, _, err := x.ctl.Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)

@@ -131,8 +131,11 @@ func (s *Server) Log() []Entry {
 // ClearLog empties the journal.
 func (s *Server) ClearLog() { s.journal.clear() }
 
-// Await waits until the journal satisfies a condition, or the context ends.
+// Await waits until the journal satisfies a condition, or the context ends. The condition is looked at
+// when the journal changes and every few milliseconds, so it may ask for the engine's Stats too.
 func (s *Server) Await(ctx context.Context, condition func(log []Entry) bool) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
 	for {
 		entries, _, changed := s.journal.read()
 		if condition(entries) {
@@ -140,6 +143,7 @@ func (s *Server) Await(ctx context.Context, condition func(log []Entry) bool) er
 		}
 		select {
 		case <-changed:
+		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -95,7 +95,11 @@ func (j *job) streamProblem(p *problem) {
 
 // emit writes whole events and flushes them; a fault that is due strikes between two of them.
 func (j *job) emit(frames []byte) error {
-	defer j.ctl.Flush()
+	defer func() {
+		if !j.dead {
+			j.ctl.Flush()
+		}
+	}()
 	for len(frames) > 0 {
 		if o := j.fault; o != nil && j.sent == o.After {
 			if err := j.strike(o); err != nil {
