@@ -40,6 +40,7 @@ type Config struct {
 	Models    Models    `toml:"models"`
 	Paths     Paths     `toml:"paths"`
 	Keepalive Keepalive `toml:"keepalive"`
+	Lanes     Lanes     `toml:"lanes"`
 	Log       Log       `toml:"log"`
 	Cluster   Cluster   `toml:"cluster"`
 	source    *source   // where each key stands; nil for a Config that was not read from a file
@@ -62,6 +63,7 @@ func Default() *Config {
 		Models:    Models{},
 		Paths:     Paths{},
 		Keepalive: Keepalive{},
+		Lanes:     defaultLanes(),
 		Log:       defaultLog(),
 		Cluster:   Cluster{},
 		lookup:    os.LookupEnv,

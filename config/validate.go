@@ -21,6 +21,7 @@ func (c *Config) validate(p *problems) {
 	c.validateEngines(p)
 	c.validateServer(p)
 	c.validateRouting(p)
+	c.validateLanes(p)
 	c.validateModels(p)
 	c.validatePaths(p)
 	oneOf("log.format", c.Log.Format, []string{"text", "json"}, p)
@@ -163,6 +164,7 @@ func (c *Config) validateEngine(e *Engine, at func(string) string, p *problems) 
 	if e.Kind != "" {
 		oneOf(at("kind"), e.Kind, []string{"vllm", "sglang", "custom"}, p)
 	}
+	oneOf(at("preempt"), e.Preempt, []string{"auto", "yes", "no"}, p)
 	switch {
 	case !(e.Weight > 0):
 		p.addf(at("weight"), "to take it out, drain it or leave it out", "engine.weight must be above 0")

@@ -65,6 +65,9 @@ func (r *request) hold() (again bool) {
 	if end == io.EOF && sniffing {
 		_ = r.sniff.Close()
 	}
+	if !r.sniff.Committed() && r.lane.flight.Load() == taken {
+		return r.tookBack()
+	}
 	if failure, failed := r.sniff.Failure(); failed && sniffing && !r.sniff.Committed() {
 		if r.failedInside(failure, held) {
 			return true
@@ -75,6 +78,9 @@ func (r *request) hold() (again bool) {
 		// can go elsewhere.
 		r.x.Close()
 		return r.failed(end, time.Now())
+	}
+	if !r.commit() {
+		return r.tookBack() // a preemption came first
 	}
 	r.commitStream(held, end)
 	return false
@@ -119,8 +125,8 @@ func (r *request) commitStream(held []byte, end error) {
 	now := time.Now()
 	r.firstByte = now.Sub(r.started)
 	r.status = r.x.Answer.Status
-	if r.charge != nil && r.sniff.Committed() {
-		r.charge.FirstToken(r.s.now())
+	if r.sniff.Committed() {
+		r.prefilled()
 	}
 	resp := &r.ctx.Response
 	copyAnswerHead(&resp.Header, &r.x.Answer)
@@ -178,6 +184,10 @@ func (r *request) whole() (again bool) {
 			break
 		}
 		if total > maxWhole {
+			if !r.commit() {
+				resp.ResetBody()
+				return r.tookBack()
+			}
 			r.commitLarge(append([]byte(nil), resp.Body()...))
 			return false
 		}
@@ -186,6 +196,10 @@ func (r *request) whole() (again bool) {
 		resp.ResetBody()
 		r.x.Close()
 		return r.failed(end, time.Now())
+	}
+	if !r.commitWhole(resp.Body()) {
+		resp.ResetBody()
+		return r.tookBack()
 	}
 	r.status = a.Status
 	r.firstByte = time.Since(r.started)

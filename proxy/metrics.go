@@ -8,6 +8,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/ring"
 )
 
@@ -22,6 +23,9 @@ type metricSet struct {
 	took      *metrics.PrometheusHistogram
 	wait      *metrics.PrometheusHistogram
 	resent    *metrics.Counter
+	preempted *metrics.Counter
+	laneWait  [2]*metrics.PrometheusHistogram // held in the proxy, by lane.Class
+	laneExtra *metrics.PrometheusHistogram    // delay that short turns added to a long one
 	panics    *metrics.Counter
 	received  *metrics.Counter
 	sent      *metrics.Counter
@@ -60,6 +64,8 @@ func newMetricSet(s *Server) *metricSet {
 		took:       set.NewPrometheusHistogramExt("warmring_request_seconds", secondBounds),
 		wait:       set.NewPrometheusHistogramExt("warmring_wait_seconds", secondBounds),
 		resent:     set.NewCounter("warmring_resent_total"),
+		preempted:  set.NewCounter("warmring_preemptions_total"),
+		laneExtra:  set.NewPrometheusHistogramExt("warmring_lane_extra_delay_seconds", secondBounds),
 		panics:     set.NewCounter("warmring_panics_total"),
 		received:   set.NewCounter("warmring_received_bytes_total"),
 		sent:       set.NewCounter("warmring_sent_bytes_total"),
@@ -73,6 +79,9 @@ func newMetricSet(s *Server) *metricSet {
 		routes:     make(map[routeStatus]*metrics.Counter),
 		fallbacks:  make(map[string]*metrics.Counter),
 		identities: make(map[string]*metrics.Counter),
+	}
+	for _, class := range [...]lane.Class{lane.Interactive, lane.Long} {
+		m.laneWait[class] = set.NewPrometheusHistogramExt(fmt.Sprintf(`warmring_lane_wait_seconds{lane=%q}`, class), secondBounds)
 	}
 	for e := endOK; e < endReasons; e++ {
 		m.ends[e] = set.NewCounter(fmt.Sprintf(`warmring_request_ends_total{end=%q}`, e))
@@ -168,6 +177,12 @@ func (m *metricSet) finished(r *request, took time.Duration) {
 	if r.firstByte > 0 {
 		m.ttft.Update(r.firstByte.Seconds())
 	}
+	if status := &r.lane.status; status.State != "" {
+		m.laneWait[status.Class].Update(status.HeldSeconds)
+		if status.Class == lane.Long {
+			m.laneExtra.Update(status.ExtraSeconds)
+		}
+	}
 	if r.usage.Prompt < 0 {
 		return
 	}
@@ -188,6 +203,7 @@ func (m *metricSet) finished(r *request, took time.Duration) {
 func (m *metricSet) write(s *Server, w io.Writer) {
 	m.set.WritePrometheus(w)
 	writePlacement(w, s.placer)
+	writeLanes(w, s)
 	metrics.WriteProcessMetrics(w)
 }
 
@@ -230,5 +246,29 @@ func writePlacement(w io.Writer, p *ring.Placer) {
 		fmt.Fprintf(w, "warmring_engine_index_tokens{engine=%q} %d\n", e.Name, e.IndexTokens)
 		fmt.Fprintf(w, "warmring_engine_sessions{engine=%q} %d\n", e.Name, e.Sessions)
 		fmt.Fprintf(w, "warmring_engine_prefill_tokens_per_second{engine=%q} %v\n", e.Name, e.PrefillRate)
+	}
+}
+
+// writeLanes gives each engine's lanes: what is held now, and what was done.
+func writeLanes(w io.Writer, s *Server) {
+	for _, e := range s.fleet.Engines() {
+		v := s.upstreams[e.Name].lanes.view()
+		for _, m := range []struct {
+			name  string
+			value float64
+		}{
+			{"long_held", float64(v.Held + v.Back)},
+			{"long_in_prefill", float64(v.InFlight)},
+			{"interactive_waiting", float64(v.Waiting)},
+			{"held_total", float64(v.Totals.Held)},
+			{"admitted_total", float64(v.Totals.Admitted)},
+			{"preempted_total", float64(v.Totals.Preempted)},
+			{"expired_total", float64(v.Totals.Expired)},
+			{"full_total", float64(v.Totals.Full)},
+			{"immune_total", float64(v.Totals.Immune)},
+			{"border_tokens", float64(v.Border)},
+		} {
+			fmt.Fprintf(w, "warmring_lane_%s{engine=%q} %v\n", m.name, e.Name, m.value)
+		}
 	}
 }

@@ -133,6 +133,7 @@ func (r *request) identify() {
 			sc.alias = true
 		}
 	}
+	r.tenant = tenant
 	t.Seed = prompt.Seed(tenant, t.Model)
 	r.seed = t.Seed
 	t.Prompt = nil
@@ -173,7 +174,7 @@ func (r *request) prepare() {
 	sc.splices.n = 0
 	sc.fixed = sc.fixed[:0]
 	r.asked, r.rid = false, ""
-	if r.route.Generation && p.Fallback == "" {
+	if r.route.Generation && p.Open > 0 {
 		r.spliceModel()
 		r.spliceUsage()
 		r.spliceRID()

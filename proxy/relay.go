@@ -110,8 +110,8 @@ func (l *relay) passed(p []byte, err error) {
 	if l.sniffing && len(p) > 0 {
 		before := r.sniff.Committed()
 		_, _ = r.sniff.Write(p)
-		if !before && r.sniff.Committed() && r.charge != nil {
-			r.charge.FirstToken(r.s.now())
+		if !before && r.sniff.Committed() {
+			r.prefilled()
 		}
 	}
 	if err != nil {

@@ -51,6 +51,7 @@ type request struct {
 	waited    time.Duration
 	received  int    // body bytes as the client sent them
 	seed      uint64 // scope of this request's keys
+	tenant    uint64
 	finished  bool
 	firstByte time.Duration // to the commit point; 0 before
 	usage     wire.Usage
@@ -61,6 +62,8 @@ type request struct {
 	stream    bool
 	rid       string        // SGLang's handle for /abort_request
 	gone      chan struct{} // told once when the client has gone
+
+	lane lanePart
 
 	current    atomic.Pointer[upstream] // the engine under way, for clientGone
 	abandoned  atomic.Bool              // an abort in the background still refers to this request
@@ -135,7 +138,7 @@ func (r *request) clientGone() {
 	if up := r.current.Load(); up != nil && up.DetectedKind() == engines.SGLang && r.rid != "" {
 		r.abandoned.Store(true)
 		// SGLang looks for closed connections every 2 to 4 s only: ask first.
-		r.s.abortThenCancel(up, r.rid, &r.x)
+		r.s.abortThen(up, r.rid, r.x.Cancel)
 		return
 	}
 	r.x.Cancel()
@@ -155,13 +158,21 @@ func (r *request) hasLeft() bool {
 func (r *request) run() {
 	sc := r.scratch
 	for {
-		err := r.place()
-		if err != nil {
+		if err := r.place(); err != nil {
 			r.unplaced(err)
 			return
 		}
+		switch r.enterLane() {
+		case laneEnded:
+			return
+		case laneMoved:
+			continue // the engine went away while the request was held for it
+		}
 		r.attempts++
 		again := r.exchange()
+		for again && r.lane.back {
+			again = r.sendAgain()
+		}
 		if !again {
 			return
 		}
@@ -227,9 +238,13 @@ func (r *request) place() error {
 // to its commit point. It returns true if another engine may be tried.
 func (r *request) exchange() (again bool) {
 	s, sc, up := r.s, r.scratch, r.up
+	r.current.Store(nil)
+	r.x.Reset()
 	r.prepare()
 	r.current.Store(up)
-	r.x.Reset()
+	if r.lane.flight.Load() == taken {
+		return r.tookBack() // before it was sent
+	}
 	if r.hasLeft() {
 		r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
 		r.left()
@@ -274,6 +289,9 @@ func (r *request) mayRetry() bool {
 
 // failed handles an exchange that ended without an answer.
 func (r *request) failed(err error, now time.Time) (again bool) {
+	if r.lane.flight.Load() == taken && !r.hasLeft() && !r.s.stopped.Load() {
+		return r.tookBack()
+	}
 	r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
 	if errors.Is(err, engines.ErrCanceled) || r.hasLeft() {
 		if r.s.stopped.Load() {
@@ -289,15 +307,15 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 		r.up.Report(now, engines.Unreachable)
 		return true
 	case errors.Is(err, engines.ErrTimeout):
-		r.finish(endTimeout, fasthttp.StatusGatewayTimeout)
 		r.answerError(fasthttp.StatusGatewayTimeout, "upstream_timeout", err.Error())
+		r.finish(endTimeout, fasthttp.StatusGatewayTimeout)
 		return false
 	}
 	// The engine may have begun the work: one more try, no third one.
 	r.up.Report(now, engines.Broken)
 	if r.scratch.broken {
-		r.finish(endUpstreamReset, fasthttp.StatusBadGateway)
 		r.answerError(fasthttp.StatusBadGateway, "upstream_closed", fmt.Sprintf("engine %s closed the connection without an answer after %s", r.up.Name, now.Sub(r.started).Round(time.Millisecond)))
+		r.finish(endUpstreamReset, fasthttp.StatusBadGateway)
 		return false
 	}
 	r.scratch.broken = true
@@ -332,7 +350,12 @@ func (r *request) exhausted() {
 		r.answerKept()
 		return
 	}
-	r.refuse(fasthttp.StatusBadGateway, "upstream_unreachable", fmt.Sprintf("%d engines were tried and none could be reached", r.attempts))
+	r.noneAnswered()
+}
+
+// noneAnswered refuses a request that every engine tried has failed.
+func (r *request) noneAnswered() {
+	r.refuse(fasthttp.StatusServiceUnavailable, "no_engine", fmt.Sprintf("%d engines were tried and none answered", r.attempts))
 }
 
 // unplaced ends a request that no engine is left for.
@@ -345,7 +368,7 @@ func (r *request) unplaced(err error) {
 	case errors.Is(err, ring.ErrUnknownModel):
 		r.unknownModel()
 	case r.attempts > 0:
-		r.refuse(fasthttp.StatusServiceUnavailable, "no_engine", fmt.Sprintf("%d engines were tried and none could be reached", r.attempts))
+		r.noneAnswered()
 	default:
 		r.refuse(fasthttp.StatusServiceUnavailable, "no_engine", "no engine that serves this model is usable right now")
 	}
@@ -368,4 +391,8 @@ func (r *request) release(o ring.Outcome) {
 		r.charge = nil
 		c.Release(r.s.now(), o)
 	}
+	if p := &r.lane; p.preempted > 0 && o.CachedTokens >= 0 && o.PromptTokens > 0 {
+		r.up.kept.learn(o.CachedTokens-r.decision.Warm, p.done)
+	}
+	r.leaveLane()
 }

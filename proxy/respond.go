@@ -97,6 +97,9 @@ func (r *request) ownHeaders() {
 	if d.Session != 0 {
 		h.SetBytesV("X-Warmring-Session", appendHex16(buf[:0], d.Session))
 	}
+	if r.lane.preempted > 0 {
+		h.SetBytesV("X-Warmring-Preempted", strconv.AppendInt(buf[:0], int64(r.lane.preempted), 10))
+	}
 	if r.route.Generation {
 		warm := strconv.AppendInt(buf[:0], int64(d.Warm), 10)
 		warm = append(warm, '/')
@@ -135,7 +138,7 @@ func (r *request) learnResponse(id []byte) {
 // needs; the connection is closed by whoever calls it next.
 func (r *request) cancelUpstream() {
 	if r.up != nil && r.up.DetectedKind() == engines.SGLang && r.rid != "" {
-		r.s.abortThenCancel(r.up, r.rid, nil)
+		r.s.abortThen(r.up, r.rid, func() {})
 	}
 }
 
@@ -189,6 +192,9 @@ func (r *request) finish(end endReason, status int) {
 			attrs = append(attrs, slog.Int("cached", r.usage.Cached))
 		}
 		attrs = append(attrs, slog.Int("output", r.usage.Output))
+	}
+	if r.lane.preempted > 0 {
+		attrs = append(attrs, slog.Int("preempted", r.lane.preempted))
 	}
 	if r.waited > 0 {
 		attrs = append(attrs, slog.Float64("wait_ms", milliseconds(r.waited)))

@@ -28,6 +28,7 @@ import (
 
 	"github.com/warmring/warmring/config"
 	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
 	"github.com/warmring/warmring/ring/identity"
@@ -86,6 +87,9 @@ type upstream struct {
 	pool      *engines.Pool
 	extraHead []byte
 	finishes  atomic.Bool // it has ended a stream with its family's final event before
+	lanes     *engineLanes
+	preempt   string // the operator's word: auto, yes or no
+	kept      keptShare
 }
 
 // New makes a proxy for cfg. Nothing is opened before Serve.
@@ -124,13 +128,15 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range s.fleet.Engines() {
+	for i, e := range s.fleet.Engines() {
 		up := &upstream{Engine: e, pool: engines.NewPool(e.Target, engines.PoolOptions{
 			MaxIdle: e.MaxIdle, ConnectTimeout: cfg.Timeouts.Connect.Std(), TLS: e.TLSConfig(),
 		})}
+		up.preempt = cfg.Engines[i].Preempt
 		for name, value := range e.Headers {
 			up.extraHead = fmt.Appendf(up.extraHead, "%s: %s\r\n", name, value)
 		}
+		up.lanes = newEngineLanes(laneOptions(&cfg.Lanes), s.now)
 		s.upstreams[e.Name] = up
 	}
 	if s.previous, err = lru.New[uint64, uint64](maxResponses); err != nil {
@@ -138,7 +144,9 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	}
 	s.metrics = newMetricSet(s)
 	s.recent = newRecentRequests()
-	s.requests.New = func() any { return &request{s: s, gone: make(chan struct{}, 1)} }
+	s.requests.New = func() any {
+		return &request{s: s, gone: make(chan struct{}, 1), lane: lanePart{wake: make(chan wake, 1)}}
+	}
 	s.scratches.New = func() any { return new(scratch) }
 	s.updatePlacer()
 	return s, nil
@@ -151,6 +159,13 @@ func identitySources(cfg *config.Config) []string {
 	return cfg.Identity.Sources
 }
 
+func laneOptions(c *config.Lanes) lane.Options {
+	return lane.Options{
+		Target: c.Target.Std(), Border: c.Border, Budget: c.Budget, Share: c.Share, MaxExtraDelay: c.MaxExtraDelay.Std(), MaxHeld: c.MaxHeld,
+		MaxWait: c.MaxWait.Std(), Off: c.Off,
+	}
+}
+
 // now is the clock of every decision: nanoseconds since the proxy started.
 func (s *Server) now() int64 { return int64(time.Since(s.started)) }
 
@@ -160,6 +175,11 @@ func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 		s.placer.Forget(s.now(), e.Name)
 	}
 	s.updatePlacer()
+	if st := placerState(e.State()); st == ring.Down || st == ring.Draining {
+		if up := s.upstreams[e.Name]; up != nil {
+			up.lanes.evict()
+		}
+	}
 	s.changes.announce()
 }
 
@@ -242,6 +262,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	<-s.live.empty()
 	s.background.Wait()
 	for _, up := range s.upstreams {
+		up.lanes.close()
 		up.pool.Close()
 	}
 	return err
@@ -355,14 +376,18 @@ func (s *Server) recycle(r *request) {
 	if r.scratch != nil {
 		s.recycleScratch(r.scratch)
 	}
-	if r.abandoned.Load() {
+	if r.abandoned.Load() || r.lane.aborts.Load() > 0 {
 		return // an abort under way will cancel its exchange once more
 	}
 	select {
 	case <-r.gone:
 	default:
 	}
-	*r = request{s: s, gone: r.gone, sniff: r.sniff}
+	select {
+	case <-r.lane.wake:
+	default:
+	}
+	*r = request{s: s, gone: r.gone, sniff: r.sniff, lane: lanePart{wake: r.lane.wake}}
 	s.requests.Put(r)
 }
 
@@ -400,9 +425,9 @@ func (s *Server) knownModels() string {
 	return strings.Join(names, ", ")
 }
 
-// abortThenCancel tells SGLang to stop a request by its name and then cancels
-// the exchange that carries it.
-func (s *Server) abortThenCancel(up *upstream, rid string, x *engines.Exchange) {
+// abortThen tells SGLang to stop a request by its name and then calls done, which
+// closes the connection that carries it.
+func (s *Server) abortThen(up *upstream, rid string, done func()) {
 	s.background.Add(1)
 	go func() {
 		defer s.background.Done()
@@ -421,9 +446,7 @@ func (s *Server) abortThenCancel(up *upstream, rid string, x *engines.Exchange) 
 		if err != nil {
 			s.log.Warn("aborting a request failed: the engine finds out by the closed connection", "engine", up.Name, "error", err)
 		}
-		if x != nil {
-			x.Cancel()
-		}
+		done()
 	}()
 }
 

@@ -51,3 +51,11 @@ func (m *model) learn(bytes, tokens int) {
 
 // tokens is the estimate for a number of canonical prompt bytes.
 func (m *model) tokens(bytes int) int { return int(float64(bytes) / m.bytesPerToken) }
+
+// PrefillRate is the speed of the charged engine in fresh tokens per second, as far as it has been learned; the fleet's
+// until then.
+func (c *Charge) PrefillRate() float64 {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	return c.p.rateOf(c.e)
+}
