@@ -169,3 +169,12 @@ func (f family) whole() string { return f.preamble + f.token + f.rest }
 func streamingEngine(t testing.TB, name string, pieces ...string) *fakeEngine {
 	return newFakeEngine(t, name, func(w http.ResponseWriter, _ *http.Request) { events(w, pieces...) })
 }
+
+func (p *proxyUnderTest) get(path string, header ...string) answer {
+	p.t.Helper()
+	req, err := http.NewRequest("GET", p.url+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return p.do(req, header...)
+}

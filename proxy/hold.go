@@ -135,19 +135,16 @@ func (r *request) commitStream(held []byte, end error) {
 		resp.Header.Set("X-Accel-Buffering", "no")
 	}
 	r.ownHeaders()
-	length := -1
-	if r.x.Answer.ContentLength >= 0 && !r.asked {
-		length = int(r.x.Answer.ContentLength)
-	}
 	rl := &r.relay
 	rl.r = r
-	rl.framed = length >= 0
 	rl.sniffing = r.x.Answer.Identity() && r.route.Generation
 	rl.end = end
 	rl.begin(held)
 	r.x.DropHead()
 	r.dropPrompt()
-	resp.SetBodyStream(rl, length)
+	// Chunked even when the engine knew the length: only so is each read flushed,
+	// and only so can an error be added.
+	resp.SetBodyStream(rl, -1)
 }
 
 // whole reads a complete answer and commits to it. Nothing of it is released

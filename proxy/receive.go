@@ -174,10 +174,12 @@ func (r *request) prepare() {
 	sc.splices.n = 0
 	sc.fixed = sc.fixed[:0]
 	r.asked, r.rid = false, ""
-	if r.route.Generation && p.Open > 0 {
+	if p.Open > 0 { // a whole JSON object, with a prompt or without
 		r.spliceModel()
-		r.spliceUsage()
-		r.spliceRID()
+		if r.route.Generation {
+			r.spliceUsage()
+			r.spliceRID()
+		}
 	}
 	var length int
 	sc.pieces, length = sc.splices.pieces(sc.pieces[:0], r.body)

@@ -123,7 +123,7 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 		MaxSessions: cfg.Routing.MaxSessions, MaxIndexTokens: cfg.Routing.IndexTokens,
 	})
 	s.fleet, err = engines.NewFleet(cfg.Specs(), engines.FleetOptions{
-		ProbeInterval: cfg.Probe.Interval.Std(), ProbeTimeout: cfg.Probe.Timeout.Std(), Logger: opt.Log, OnChange: s.engineChanged,
+		ProbeInterval: cfg.Probe.Interval.Std(), ProbeTimeout: cfg.Probe.Timeout.Std(), Aliases: cfg.Models.Alias, Logger: opt.Log, OnChange: s.engineChanged,
 	})
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import "strings"
 //	litellm_session_id                                                            LiteLLM
 //	client_metadata.thread_id, .session_id, .x-codex-turn-metadata, …             Codex
 //	cache_salt                                                                    vLLM
+//	rid                                                                           SGLang: no session, but a name that must not be given twice
 func fieldName(container string, key []byte) string {
 	switch container {
 	case "":
@@ -30,6 +31,8 @@ func fieldName(container string, key []byte) string {
 			return "litellm_session_id"
 		case "cache_salt":
 			return "cache_salt"
+		case "rid":
+			return "rid"
 		}
 	case "conversation":
 		if string(key) == "id" {

@@ -92,6 +92,12 @@ func (s *scanner) top(key []byte, v int) (i int) {
 			}
 			return i
 		}
+		if b[v] == 'n' {
+			if i = s.value(v, 1); i > 0 {
+				p.StreamOptions = Span{v, i} // null says nothing, but it stands where a value could
+			}
+			return i
+		}
 	case "max_completion_tokens":
 		return s.limit(v, 0)
 	case "max_output_tokens":
