@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"unicode/utf16"
@@ -96,28 +97,73 @@ func skipMany(b []byte, i, depth int, end byte) (int, bool) {
 
 func skipString(b []byte, i int) (int, bool) {
 	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
+		c := b[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		if c == '"' {
 			return i + 1, true
-		case c == '\\':
-			i++
-			if i >= len(b) {
-				return i, false
-			}
-			if b[i] == 'u' {
-				for n := 0; n < 4; n++ {
-					if i++; i >= len(b) || !isHex(b[i]) {
-						return i, false
-					}
+		}
+		if i++; c != '\\' || i >= len(b) {
+			return i, false
+		}
+		switch b[i] {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		case 'u':
+			for n := 0; n < 4; n++ {
+				if i++; i >= len(b) || !isHex(b[i]) {
+					return i, false
 				}
-			} else if !bytes.ContainsRune([]byte(`"\/bfnrt`), rune(b[i])) {
-				return i, false
 			}
-		case c < ' ':
+		default:
 			return i, false
 		}
 	}
 	return i, false
+}
+
+// endOfString is skipString for checked text. A plain loop: conversations are full of escapes, between
+// which searching for the next quote does not pay.
+func endOfString(b []byte, i int) int {
+	for i++; ; i++ {
+		switch b[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+}
+
+// endOf is skipValue for checked text.
+func endOf(b []byte, i int) int {
+	switch b[i] {
+	case '"':
+		return endOfString(b, i)
+	case '{', '[':
+		for depth := 0; ; {
+			switch b[i] {
+			case '"':
+				i = endOfString(b, i)
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+	}
+	for i < len(b) {
+		switch b[i] {
+		case ',', '}', ']', ' ', '\n', '\t', '\r':
+			return i
+		}
+		i++
+	}
+	return i
 }
 
 func isHex(c byte) bool {
@@ -126,11 +172,19 @@ func isHex(c byte) bool {
 
 func skipNumber(b []byte, i int) (int, bool) {
 	start := i
+	if b[i] >= '1' && b[i] <= '9' { // token ids: plain whole numbers
+		for i < len(b) && b[i] >= '0' && b[i] <= '9' {
+			i++
+		}
+		if i >= len(b) || bytes.IndexByte([]byte("+-.eE"), b[i]) < 0 {
+			return i, true
+		}
+	}
 	for i < len(b) && (b[i] >= '0' && b[i] <= '9' || bytes.IndexByte([]byte("+-.eE"), b[i]) >= 0) {
 		i++
 	}
 	_, err := strconv.ParseFloat(string(b[start:i]), 64)
-	return i, err == nil
+	return i, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 // eachField calls f for every member of a checked object; key is the raw text between the quotes. It
@@ -141,9 +195,9 @@ func eachField(b []byte, f func(key string, value []byte)) {
 	}
 	i := skipSpace(b, 1)
 	for b[i] != '}' {
-		keyEnd, _ := skipString(b, i)
+		keyEnd := endOfString(b, i)
 		start := skipSpace(b, skipSpace(b, keyEnd)+1)
-		end, _ := skipValue(b, start, 0)
+		end := endOf(b, start)
 		f(string(b[i+1:keyEnd-1]), b[start:end])
 		if i = skipSpace(b, end); b[i] == ',' {
 			i = skipSpace(b, i+1)
@@ -158,7 +212,7 @@ func eachItem(b []byte, f func(value []byte)) {
 	}
 	i := skipSpace(b, 1)
 	for b[i] != ']' {
-		end, _ := skipValue(b, i, 0)
+		end := endOf(b, i)
 		f(b[i:end])
 		if i = skipSpace(b, end); b[i] == ',' {
 			i = skipSpace(b, i+1)
@@ -236,7 +290,7 @@ func appendCompact(dst, b []byte) []byte {
 		case ' ', '\n', '\t', '\r':
 			i++
 		case '"':
-			end, _ := skipString(b, i)
+			end := endOfString(b, i)
 			dst = append(dst, b[i:end]...)
 			i = end
 		default:

@@ -132,8 +132,8 @@ func (r *renderer) message(v []byte) {
 // user renders a user message. Anthropic clients put tool results into it, which templates show as
 // messages of their own, before the text.
 func (r *renderer) user(content []byte) {
-	own := isString(content)
-	if !own {
+	own := !bytes.Contains(content, []byte(`"tool_result"`))
+	if !own && !isString(content) {
 		eachItem(content, func(v []byte) {
 			if kind, result := partKind(v); kind == "tool_result" {
 				r.call.results++
@@ -145,7 +145,7 @@ func (r *renderer) user(content []byte) {
 			}
 		})
 	}
-	if !own {
+	if !own && !isString(content) {
 		return
 	}
 	r.open("user")
