@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -92,5 +95,29 @@ func BenchmarkTurn(b *testing.B) {
 				run(turn, 300)
 			}
 		})
+	}
+}
+
+// BenchmarkServer is a 480 KB turn over HTTP, answered with 16 tokens by an engine that takes no time.
+func BenchmarkServer(b *testing.B) {
+	s, err := Start(ServerOptions{Options: Options{Cost: Cost{Base: 1e-9}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	body := agentBody()
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		res, err := client.Post(s.URL()+"/v1/chat/completions", "application/json", bytes.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			b.Fatal(res.Status)
+		}
 	}
 }

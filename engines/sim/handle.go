@@ -49,6 +49,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{s: s, w: w, r: r, ctl: http.NewResponseController(w), entry: e, body: body.Bytes()}
 	h := w.Header()
 	h.Set("Server", "uvicorn")
+	if s.opt.Mode == Llama {
+		h.Set("Server", "llama.cpp")
+	}
 	h.Set("Vary", "Origin")
 	if s.opt.Mode == VLLM {
 		h.Set("X-Request-Id", hexID(s.ids.Add(1))+hexID(uint64(e.Seq)))

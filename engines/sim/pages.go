@@ -54,6 +54,10 @@ func (x *exchange) models() []byte {
 			b = fmt.Appendf(b, `,"object":"model","created":%d,"owned_by":"sglang","root":%q,"parent":null,"max_model_len":%d}`, created, name, s.opt.MaxModelLen)
 			continue
 		}
+		if s.opt.Mode == Llama {
+			b = fmt.Appendf(b, `,"object":"model","created":%d,"owned_by":"llamacpp","meta":{"n_ctx_train":%d}}`, created, s.opt.MaxModelLen)
+			continue
+		}
 		b = fmt.Appendf(b, `,"object":"model","created":%d,"owned_by":"vllm","root":"/models/%s","parent":null,"max_model_len":%d,"permission":[{"id":"modelperm-%s","object":"model_permission","created":%d,`+
 			`"allow_create_engine":false,"allow_sampling":true,"allow_logprobs":true,"allow_search_indices":false,"allow_view":true,"allow_fine_tuning":false,"organization":"*","group":null,"is_blocking":false}]}`,
 			created, strings.Trim(string(appendQuoted(nil, name)), `"`), s.opt.MaxModelLen, hexID(uint64(i)), created)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,7 +93,7 @@ func TestVLLMSendsHeadersBeforeThePrefillAndSeesTheClientLeave(t *testing.T) {
 	c.conn.Close()
 	await(t, s, "the abort", func(log []Entry) bool { return log[0].Outcome == Gone && !log[0].Aborted.IsZero() })
 	e := s.Log()[0]
-	if took := e.Aborted.Sub(e.Left); took > 400*time.Millisecond { // a step takes 100 ms
+	if took := e.Aborted.Sub(e.Left); took > 2*time.Second { // a step takes 100 ms; the whole prefill would take 20 s
 		t.Errorf("the abort took %v after the close", took)
 	}
 	if st := s.Engine().Stats(); st.Used != 0 || st.Dropped != 1 {
@@ -101,6 +102,22 @@ func TestVLLMSendsHeadersBeforeThePrefillAndSeesTheClientLeave(t *testing.T) {
 	// What was computed is found again.
 	if done := s.Engine().Stats().Stored; done < 300 {
 		t.Errorf("%d tokens kept", done)
+	}
+}
+
+func TestResponsesBeginBeforeThePrefill(t *testing.T) {
+	for _, mode := range []Mode{VLLM, SGLang} {
+		s := start(t, ServerOptions{Options: Options{Mode: mode, MaxBatchedTokens: 100, Cost: slow}, Speed: 1})
+		c := dial(t, s, "/v1/responses", fmt.Sprintf(`{"stream":true,"input":%q}`, strings.Repeat("word", 20_000)))
+		c.headers()
+		for _, want := range []string{"response.created", "response.in_progress"} {
+			if e, err := c.event(); err != nil || !strings.Contains(e, `"type":"`+want+`"`) {
+				t.Fatalf("%v %s", err, e)
+			}
+		}
+		if !s.Log()[0].FirstToken.IsZero() {
+			t.Error("there is a token already")
+		}
 	}
 }
 
@@ -129,7 +146,7 @@ func TestSGLangLooksForAClosedClientEveryFourSeconds(t *testing.T) {
 	c.conn.Close()
 	await(t, s, "the abort", func(log []Entry) bool { return !log[0].Aborted.IsZero() })
 	e := s.Log()[0]
-	if took := e.Aborted.Sub(e.Time); took < 400*time.Millisecond || took > 700*time.Millisecond {
+	if took := e.Aborted.Sub(e.Time); took < 400*time.Millisecond || took > 1900*time.Millisecond {
 		t.Errorf("aborted %v after the request; at speed 10 the look is at 400 ms", took)
 	}
 }
@@ -170,7 +187,11 @@ func TestSGLangSendsHeadersWithTheFirstTokenAndQueueFullInside(t *testing.T) {
 			t.Errorf("%s: %d events, want %d", fixture, len(got), len(want))
 		}
 	}
-	if long.res != nil || !s.Log()[0].FirstToken.IsZero() {
+	long.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, err := long.conn.Read(make([]byte, 1)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("bytes before the first token: %d, %v", n, err)
+	}
+	if !s.Log()[0].FirstToken.IsZero() {
 		t.Error("the long prompt is done too early for this test")
 	}
 }
@@ -240,6 +261,32 @@ func TestAnAgentsConversationExtendsItself(t *testing.T) {
 		var calls []struct{ ID string }
 		json.Unmarshal(m.ToolCalls, &calls)
 		messages += fmt.Sprintf(`,{"role":"assistant","content":null,"tool_calls":%s},{"role":"tool","tool_call_id":%q,"content":"a b c"}`, m.ToolCalls, calls[0].ID)
+	}
+}
+
+func TestToolCallsComeInEveryFamilysShape(t *testing.T) {
+	const order = `[[call ls {\"path\":\"/tmp\"}]]`
+	for _, mode := range []Mode{VLLM, SGLang} {
+		s := start(t, ServerOptions{Options: Options{Mode: mode}})
+		for _, c := range []struct{ path, body, last string }{
+			{"/v1/chat/completions", `{"messages":[{"role":"user","content":"` + order + `"}],"tools":[{"type":"function","function":{"name":"ls"}}]`, `"tool_calls"`},
+			{"/v1/messages", `{"max_tokens":1000,"messages":[{"role":"user","content":"` + order + `"}],"tools":[{"name":"ls","input_schema":{}}]`, `"tool_use"`},
+			{"/v1/responses", `{"input":[{"role":"user","content":[{"type":"input_text","text":"` + order + `"}]}],"tools":[{"type":"function","name":"ls"}]`, `"function_call"`},
+		} {
+			status, _, whole := send(t, s.URL(), c.path, c.body+"}")
+			if status != 200 || !json.Valid(whole) || !bytes.Contains(whole, []byte(c.last)) || !bytes.Contains(whole, []byte("/tmp")) {
+				t.Errorf("%v %s: %d %s", mode, c.path, status, whole)
+			}
+			_, _, stream := send(t, s.URL(), c.path, c.body+`,"stream":true}`)
+			if !bytes.Contains(stream, []byte(c.last)) || !bytes.Contains(stream, []byte("/tmp")) {
+				t.Errorf("%v %s: %s", mode, c.path, stream)
+			}
+			for _, line := range strings.Split(string(stream), "\n") {
+				if data, ok := strings.CutPrefix(line, "data: "); ok && data != "[DONE]" && !json.Valid([]byte(data)) {
+					t.Errorf("%v %s: not JSON: %s", mode, c.path, data)
+				}
+			}
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func TestAnEngineKeepsRealTime(t *testing.T) {
 	for !r.Progress().Over() {
 		<-signal
 	}
-	if took := time.Since(began); took < 190*time.Millisecond || took > 2*time.Second {
+	if took := time.Since(began); took < 190*time.Millisecond || took > 10*time.Second {
 		t.Errorf("20 steps of 100 ms at speed 10 took %v", took)
 	}
 	// A restart ends what runs.
