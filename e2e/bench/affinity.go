@@ -9,8 +9,8 @@ import (
 // affinity runs 64 growing sessions with one system prompt, once with their ids in headers and once without any, over
 // two and eight engines, each time with a freshly started peer. A session stays if turns 2 to 10 go where turn 1 went.
 func (b *bench) affinity() error {
-	t := table{title: fmt.Sprintf("Affinity: %d sessions × %d turns (55 → 235 KB) with one system prompt, 16 at once, engines hold 20 ms", sessions, turns)}
-	t.row("peer", "engines", "ids", "stay", "requests max/mean", "bytes max/mean", "sessions per engine", "errors")
+	t := table{title: fmt.Sprintf("Affinity: %d sessions × %d turns (55 → 235 KB), one system prompt, 16 at once, 20 ms a turn", sessions, turns)}
+	t.row("peer", "engines", "ids", "stay", "load max/mean", "in bytes", "sessions by engine", "errors")
 	for _, engines := range []int{2, 8} {
 		for _, headers := range []bool{false, true} {
 			for _, p := range b.peers {

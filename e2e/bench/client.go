@@ -84,10 +84,14 @@ func (a *answered) see(p []byte) {
 	if a.done = a.done || bytes.Contains(p, []byte(end)); a.done {
 		return
 	}
-	a.carry = append(a.carry, p[:min(len(p), len(end)-1)]...)
+	const keep = len(end) - 1
+	a.carry = append(a.carry, p[:min(len(p), keep)]...)
 	a.done = bytes.Contains(a.carry, []byte(end))
-	a.carry = append(a.carry, p...)
-	a.carry = append(a.carry[:0], a.carry[max(0, len(a.carry)-len(end)+1):]...)
+	if len(p) > keep {
+		a.carry = append(a.carry[:0], p[len(p)-keep:]...)
+	} else if len(a.carry) > keep {
+		a.carry = append(a.carry[:0], a.carry[len(a.carry)-keep:]...)
+	}
 }
 
 // readHead reads the answer's head and gives its status.

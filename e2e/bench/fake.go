@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"hash/maphash"
@@ -54,24 +55,48 @@ func runFake(args []string) int {
 	number := fs.Int("number", 0, "which engine this is")
 	_ = fs.Parse(args)
 	runtime.GOMAXPROCS(1)
-	ln, err := net.Listen("tcp", *listen)
+	f := newFake(*number)
+	ln, err := f.listen(*listen)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	f := &fake{number: *number, released: make(chan struct{}), known: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
+	f.accept(ln)
+	return 0
+}
+
+func newFake(number int) *fake {
+	f := &fake{number: number, released: make(chan struct{}), known: make(map[uint64]struct{}), seed: maphash.MakeSeed()}
 	f.hold, f.pace, f.events, f.park, f.cache = new(atomic.Int64), new(atomic.Int64), new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)
 	f.knobs = map[string]*atomic.Int64{"hold": f.hold, "pace": f.pace, "events": f.events, "park": f.park, "cache": f.cache}
 	f.events.Store(20)
 	f.bodies.New = func() any { return new([]byte) }
+	return f
+}
+
+func (f *fake) listen(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+
+// accept serves connections until the listener is closed.
+func (f *fake) accept(ln net.Listener) {
 	for {
 		c, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
 			time.Sleep(5 * time.Millisecond) // out of descriptors for a moment
 			continue
 		}
 		go f.serve(c)
 	}
+}
+
+// release lets parked streams end.
+func (f *fake) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.released)
+	f.released = make(chan struct{})
 }
 
 func (f *fake) serve(c net.Conn) {
@@ -258,10 +283,7 @@ func (f *fake) page(c net.Conn, path, query string) error {
 	case "/server_info", "/get_server_info":
 		return plain(c, "application/json", `{"model_path":"tiny","served_model_name":"tiny","tp_size":1,"dp_size":1,"max_total_num_tokens":1000000,"version":"0.5.0"}`)
 	case "/ctl/release":
-		f.mu.Lock()
-		close(f.released)
-		f.released = make(chan struct{})
-		f.mu.Unlock()
+		f.release()
 	case "/ctl/set":
 		for _, pair := range strings.Split(query, "&") {
 			name, value, _ := strings.Cut(pair, "=")

@@ -61,11 +61,12 @@ func run(args []string) int {
 	}
 	b := &bench{rounds: *rounds, scale: *scale, streams: *streams, profiles: *profiles, named: *names != "", cores: divideCores()}
 	b.report.out = os.Stdout
-	if err := b.prepare(*names, *builds, *install, *accessLog, *jsonFile); err != nil {
+	err := b.prepare(*names, *builds, *install, *accessLog, *jsonFile)
+	defer os.RemoveAll(b.dir)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		return 1
 	}
-	defer os.RemoveAll(b.dir)
 	scenarios := fs.Args()
 	if len(scenarios) == 0 {
 		scenarios = []string{"speed", "streams", "affinity"}
