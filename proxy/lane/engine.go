@@ -11,7 +11,7 @@ type Facts struct {
 	// back. Hybrid models that resume at checkpoints, and prefills that were handed off, must say false.
 	CanPreempt bool
 	// KeepsStep says that an abort keeps even the step in flight (vLLM), not only those before it (SGLang). Unknown counts
-	// as false, which makes the minimum run one step longer.
+	// as false, which makes the minimum run longer: the step in flight is lost then, and must be a small part of a run.
 	KeepsStep    bool
 	AbortSeconds float64 // last observed time from an abort to its effect. Observed otherwise.
 	// Kept is the share of a computed prefix that was found again after an abort. Below 0.5 preemption is off; for "nothing"
@@ -123,9 +123,10 @@ func (e *engine) minRun(steps int) int64 {
 	step := e.step()
 	if e.facts.KeepsStep {
 		// The abort takes effect at the end of the step in flight: ordered within the last one, all of them are kept.
-		return int64(steps-1)*step + step/4
+		return int64(steps-1)*step + step/8
 	}
-	return int64(steps)*step + step/10
+	// The step in flight is computed twice. After twice as many steps that is a fifth of the run, not a third.
+	return int64(2*steps)*step + step/8
 }
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }

@@ -145,23 +145,24 @@ func (c *Controller) preempt() {
 }
 
 // preemptAt is the earliest time at which a long prefill with interactive requests behind it is to be taken back.
-func (c *Controller) preemptAt(r *request) (at int64, reason Reason) {
-	ran := c.now - r.began
+func (c *Controller) preemptAt(r *request) (int64, Reason) {
+	ran, reason := c.now-r.began, Blocking
 	least := int64(c.opt.Target) + c.engine.abortTime()
 
+	var at int64
 	// It must win: what it spares is more than what it takes.
 	if r.remaining(c.now) <= least {
 		if r.unstreamed {
-			return never, Blocking
+			return never, reason
 		}
 		at = r.began + max(8*least, r.leg) + 8 // then it is so late that its end is anybody's guess
 		if at <= c.now {
 			at = never
 		}
-		return at, Blocking
+		return at, reason
 	}
 	if r.unstreamed && ran > r.leg*3/4 {
-		return never, Blocking // it may be decoding already, which an abort would throw away
+		return never, reason // it may be decoding already, which an abort would throw away
 	}
 	// Where the engine's own chunking serves interactive requests beside this one, only when it fails to.
 	if beside := c.engine.besideTime(); beside > 0 && beside <= least {
