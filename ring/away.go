@@ -152,7 +152,7 @@ func (p *Placer) rebind(i uint32, e *engine, b *Binding, seen int64) {
 		} else {
 			s.context = uint32(tokens)
 		}
-		s.told = toldAt(p.now, sizeClass(b.Tokens), true)
+		s.told = toldAt(p.now, SizeClass(b.Tokens), true)
 	}
 }
 
@@ -177,7 +177,7 @@ func (p *Placer) meet(key uint64, tail bool, as uint64, named bool, t *Turn) uin
 	a.told.Met++
 	s := p.sessions.all.at(i)
 	p.setContext(i, int(told.tokens))
-	s.named, s.told = named, toldAt(p.now, sizeClass(int(told.tokens)), true)
+	s.named, s.told = named, toldAt(p.now, SizeClass(int(told.tokens)), true)
 	return i
 }
 

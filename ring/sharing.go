@@ -139,7 +139,7 @@ func (p *Placer) tell(l *look, d *Decision, ch *Charge, r resolved) {
 
 func (p *Placer) tellSession(l *look, d *Decision, ch *Charge, r resolved) {
 	s := p.sessions.all.at(ch.session)
-	size := sizeClass(int(s.context) + int(s.shared))
+	size := SizeClass(int(s.context) + int(s.shared))
 	b := Binding{Key: s.key, Engine: EngineID(ch.e.Name), Tokens: int(s.context) + int(s.shared), Life: p.opt.SessionIdle, Home: d.Home == d.Engine}
 	b.Reset = p.share.reset != 0 && p.share.reset == s.key
 	b.Urgent = r.session == none || d.Reason == Moved || d.Reason == Failover || b.Reset
@@ -168,7 +168,7 @@ func (p *Placer) tellAdopted(owner, side uint32) {
 	s := p.sessions.all.at(side)
 	if e := p.engineOf(s.engine); e != nil {
 		tokens := int(s.context) + int(s.shared)
-		s.told = toldAt(p.now, sizeClass(tokens), false)
+		s.told = toldAt(p.now, SizeClass(tokens), false)
 		p.tellBinding(Binding{Key: s.key, Engine: EngineID(e.Name), Tokens: tokens, Life: p.opt.SessionIdle, Reset: true})
 	}
 }
@@ -181,14 +181,23 @@ func (p *Placer) tellBinding(b Binding) {
 	p.share.untold = append(p.share.untold, b)
 }
 
-// sizeClass is a number of tokens in quarters of a doubling, at most 127.
-func sizeClass(tokens int) uint8 {
+// SizeClass is a number of tokens in quarters of a doubling, at most 127; 0 = none.
+func SizeClass(tokens int) uint8 {
 	if tokens <= 0 {
 		return 0
 	}
 	n := bits.Len32(uint32(min(tokens, 1<<31-1)))
 	fraction := uint32(tokens) << (32 - n) >> 29 & 3 // the two bits behind the first
 	return uint8(4*(n-1)) + uint8(fraction) + 1
+}
+
+// ClassTokens is the least number of tokens of a size class.
+func ClassTokens(class uint8) int {
+	if class == 0 {
+		return 0
+	}
+	n := min(int(class-1), 123)
+	return (4 + n%4) << (n / 4) >> 2
 }
 
 // engineByID returns the engine of an id, nil if there is none or more than one.

@@ -1,0 +1,72 @@
+package gossip
+
+import (
+	"sync"
+	"time"
+)
+
+// budget is a token bucket over bytes sent. Safe for concurrent use.
+type budget struct {
+	mu      sync.Mutex
+	rate    float64 // bytes per second
+	burst   float64
+	level   float64
+	at      int64
+	spent   uint64 // bytes
+	refused uint64 // times that there was too little
+}
+
+// newBudget allows rate bytes per second, and what a second allows at once.
+func newBudget(rate float64) *budget { return &budget{rate: rate, burst: rate, level: rate} }
+
+func (b *budget) fill(now int64) {
+	if now > b.at {
+		b.level = min(b.burst, b.level+b.rate*time.Duration(now-b.at).Seconds())
+		b.at = now
+	}
+}
+
+// take spends n bytes if they are there.
+func (b *budget) take(now int64, n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	if b.level < float64(n) {
+		b.refused++
+		return false
+	}
+	b.level -= float64(n)
+	b.spent += uint64(n)
+	return true
+}
+
+// owe spends n bytes whether they are there or not, for what must not wait; others wait the longer.
+func (b *budget) owe(now int64, n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	b.level = max(b.level-float64(n), -b.burst)
+	b.spent += uint64(n)
+}
+
+// available is how many bytes are there.
+func (b *budget) available(now int64) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	return int(max(b.level, 0))
+}
+
+// BudgetView is how much of a budget is used.
+type BudgetView struct {
+	Rate    int    `json:"bytes_per_second"`
+	Left    int    `json:"bytes_left"`
+	Spent   uint64 `json:"bytes_spent"`
+	Refused uint64 `json:"refused"` // times that something had to wait or was left out
+}
+
+func (b *budget) view() BudgetView {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return BudgetView{Rate: int(b.rate), Left: int(max(b.level, 0)), Spent: b.spent, Refused: b.refused}
+}

@@ -1,0 +1,345 @@
+package gossip
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// Cluster is this proxy's membership among the proxies. Start makes one, Close leaves.
+//
+//	Start ──▶ joining ──▶ ready ──▶ Close
+//	             │ nobody there, or ReadyLimit passed
+//	             └──────▶ ready, alone; goes on looking for others
+type Cluster struct {
+	opt     Options
+	name    string
+	node    uint32
+	meta    meta
+	engines map[uint32]string // names by id
+
+	list    *memberlist.Memberlist
+	keyring *memberlist.Keyring
+	library *libraryLog
+	traffic traffic
+
+	book   *Book
+	news   *news
+	loads  *loads
+	asks   *asks
+	budget *budget // all that we send
+	quick  *budget // the part of it that goes straight to every member
+
+	members    members
+	unresolved int             // names that could not be looked up last; of join's goroutine
+	selves     map[string]bool // addresses that turned out to be our own; of join's goroutine
+	sequence   atomic.Uint64
+	inbox      chan []byte
+	replies    chan reply
+	wake       chan struct{}
+	askWake    chan struct{}
+	ready      chan struct{}
+	isReady    atomic.Bool
+	alone      atomic.Bool // ready without anybody's state
+	counts     counts
+
+	base   context.Context
+	stop   context.CancelFunc
+	closed atomic.Bool
+	work   sync.WaitGroup
+}
+
+// reply is a comparison that found differences: what to send to whom.
+type reply struct {
+	to     uint32
+	hashes []uint32
+}
+
+// counts are events, see Totals.
+type counts struct {
+	received, garbled, versions, inboxFull atomic.Uint64
+	quickSent, quickSkipped                atomic.Uint64
+	states, compared, joins, joinFails     atomic.Uint64
+	imported, drains, hints                atomic.Uint64
+	lost                                   atomic.Uint64
+}
+
+// Start opens the ports and joins in the background; Ready tells when that is done. The caller must Close.
+func Start(opt Options) (*Cluster, error) {
+	opt, err := opt.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{opt: opt, name: opt.Node + "-" + bootSuffix()}
+	c.node = nodeID(c.name)
+	c.engines = make(map[uint32]string, len(opt.Engines))
+	for _, name := range opt.Engines {
+		c.engines[ring.EngineID(name)] = name
+	}
+	c.meta = meta{
+		Oldest: version, Newest: version, Engines: uint16(min(len(opt.Engines), math.MaxUint16)), EnginesHash: hashNames(opt.Engines),
+		Settings: opt.Settings, Program: opt.Version,
+	}
+	c.book = NewBook(c.node, opt.MaxEntries)
+	c.news = newNews(maxNews)
+	c.loads = newLoads()
+	c.asks = newAsks()
+	c.budget = newBudget(float64(opt.Budget) * ownShare)
+	c.quick = newBudget(float64(opt.Budget) * quickShare)
+	c.library = newLibraryLog(opt.Log)
+	c.inbox = make(chan []byte, maxInbox)
+	c.replies = make(chan reply, 4)
+	c.wake = make(chan struct{}, 1)
+	c.askWake = make(chan struct{}, 1)
+	c.ready = make(chan struct{})
+	c.members.init()
+	c.selves = make(map[string]bool)
+	c.base, c.stop = context.WithCancel(context.Background())
+
+	opt.Placer.Share(uint64(c.node), c.wakeUp) // before anybody can tell it something
+	if err := c.open(); err != nil {
+		c.stop()
+		return nil, err
+	}
+	for _, run := range []func(){c.receive, c.flush, c.tend, c.join, c.askLoop, c.replyLoop} {
+		c.work.Go(run)
+	}
+	return c, nil
+}
+
+const (
+	maxInbox = 1024 // messages received and not yet read
+	maxNews  = 1024 // entries that wait to be spread
+
+	// Of the budget some is left to memberlist's own probes and to what cannot be planned, and the direct way gets no more than
+	// a third, as news that does not go that way still goes by gossip.
+	ownShare   = 0.85
+	quickShare = 0.30
+)
+
+func bootSuffix() string {
+	var b [5]byte
+	_, _ = rand.Read(b[:])
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+}
+
+// open makes the sockets and the member list.
+func (c *Cluster) open() error {
+	host, port, err := bindAddress(c.opt.Bind)
+	if err != nil {
+		return err
+	}
+	logger := log.New(c.library, "", 0)
+	transport, bound, err := openTransport(host, port, logger)
+	if err != nil {
+		return err
+	}
+	port = transport.GetAutoBindPort()
+	address, advertised, err := advertiseAddress(c.opt.Advertise, c.opt.Interface, bound, port)
+	if err != nil {
+		_ = transport.Shutdown()
+		return err
+	}
+	var network memberlist.NodeAwareTransport = transport
+	if c.opt.Transport != nil {
+		network = c.opt.Transport(network)
+	}
+	cfg := memberlist.DefaultLANConfig()
+	cfg.Name = c.name
+	cfg.Label = c.opt.Cluster
+	cfg.Transport = newGuard(network, cfg.Label, &c.traffic)
+	cfg.BindAddr, cfg.BindPort = bound, port
+	cfg.AdvertiseAddr, cfg.AdvertisePort = address.String(), advertised
+	cfg.Logger = logger
+	cfg.Delegate, cfg.Events = (*delegate)(c), (*events)(c)
+	cfg.Ping = (*pings)(c)
+	cfg.TCPTimeout = 2 * time.Second // as long as a stream to a dead member blocks
+	cfg.GossipInterval, cfg.GossipNodes = 50*time.Millisecond, 4
+	cfg.ProbeInterval, cfg.ProbeTimeout, cfg.SuspicionMult = c.opt.Probe, c.opt.Probe*2/5, 3
+	cfg.PushPullInterval = c.opt.Sync
+	cfg.EnableCompression = false // what we send is dense
+	if len(c.opt.Keys) > 0 {
+		if c.keyring, err = memberlist.NewKeyring(c.opt.Keys, c.opt.Keys[0]); err != nil {
+			_ = cfg.Transport.Shutdown()
+			return fmt.Errorf("cluster keys: %w", err)
+		}
+		cfg.Keyring = c.keyring
+	}
+	if c.list, err = memberlist.Create(cfg); err != nil {
+		_ = cfg.Transport.Shutdown()
+		return fmt.Errorf("open cluster on %q: %w", c.opt.Bind, err)
+	}
+	return nil
+}
+
+// openTransport opens UDP and TCP on the same port. Where all addresses are asked for and the host has no IPv6, those of IPv4.
+func openTransport(host string, port int, logger *log.Logger) (*memberlist.NetTransport, string, error) {
+	var last error
+	for range 10 { // a free TCP port may be taken for UDP
+		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: port, Logger: logger})
+		if err == nil {
+			return t, host, nil
+		}
+		last = err
+		if host == "::" {
+			if t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{"0.0.0.0"}, BindPort: port, Logger: logger}); err == nil {
+				return t, "0.0.0.0", nil
+			}
+		}
+		if port != 0 {
+			break
+		}
+	}
+	return nil, "", fmt.Errorf("open cluster port %d on %q: %w", port, host, last)
+}
+
+// Name is this member's name.
+func (c *Cluster) Name() string { return c.name }
+
+// Address is the "host:port" that others reach this member at.
+func (c *Cluster) Address() string { return c.list.LocalNode().Address() }
+
+// Ready is closed when the state of another member has been taken in, or there is none to be had.
+func (c *Cluster) Ready() <-chan struct{} { return c.ready }
+
+// IsReady tells whether Ready is closed.
+func (c *Cluster) IsReady() bool { return c.isReady.Load() }
+
+func (c *Cluster) becomeReady(alone bool) {
+	if !c.isReady.Swap(true) {
+		c.alone.Store(alone)
+		close(c.ready)
+		c.opt.Log.Info("cluster ready", "member", c.name, "address", c.Address(), "members", c.members.count()+1, "entries", c.book.Len(), "alone", alone)
+	}
+}
+
+// SetKeys changes the keys while running. To rotate without a gap: add the new one behind the old one everywhere, then put it
+// first everywhere, then drop the old one everywhere. A cluster that began without keys cannot get any.
+func (c *Cluster) SetKeys(keys [][]byte) error {
+	if c.keyring == nil || len(keys) == 0 {
+		return errors.New("cluster keys: encryption cannot be turned on or off while running")
+	}
+	for _, key := range keys {
+		if err := c.keyring.AddKey(key); err != nil {
+			return fmt.Errorf("cluster keys: %w", err)
+		}
+	}
+	if err := c.keyring.UseKey(keys[0]); err != nil {
+		return fmt.Errorf("cluster keys: %w", err)
+	}
+	for _, old := range c.keyring.GetKeys() {
+		keep := false
+		for _, key := range keys {
+			keep = keep || string(key) == string(old)
+		}
+		if !keep {
+			if err := c.keyring.RemoveKey(old); err != nil {
+				return fmt.Errorf("cluster keys: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Close tells the others that this member leaves, with its last news, and ends everything that was started. It takes up to
+// about a second.
+func (c *Cluster) Close() error {
+	if c.closed.Swap(true) {
+		return nil
+	}
+	c.sendNews()
+	c.sendLoads(c.now(), true) // nothing is charged any more
+	err := c.list.Leave(500 * time.Millisecond)
+	if c.members.count() > 0 {
+		time.Sleep(100 * time.Millisecond) // the word goes round by gossip: two rounds of it
+	}
+	c.stop()
+	if e := c.list.Shutdown(); err == nil {
+		err = e
+	}
+	c.work.Wait()
+	if err != nil {
+		return fmt.Errorf("leave cluster: %w", err)
+	}
+	return nil
+}
+
+// Abandon ends everything at once without a word to the others, as a crash would.
+func (c *Cluster) Abandon() {
+	if c.closed.Swap(true) {
+		return
+	}
+	c.stop()
+	_ = c.list.Shutdown()
+	c.work.Wait()
+}
+
+func (c *Cluster) now() int64 { return c.opt.Now() }
+
+func (c *Cluster) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// write makes an own entry and queues it.
+func (c *Cluster) write(now int64, e Entry) Entry {
+	e = c.book.Write(now, uint32(c.opt.Wall().Unix()), e)
+	c.news.add(&e, false, 0)
+	return e
+}
+
+// Drain tells all members that an operator drained an engine, or put it back.
+func (c *Cluster) Drain(engine string, drained bool) {
+	e := Entry{Key: uint64(ring.EngineID(engine)), Kind: Drain, Life: maxLife}
+	if drained {
+		e.Value = 1
+	}
+	e = c.write(c.now(), e)
+	c.sendQuick(c.now(), []Entry{e}, nil)
+}
+
+// Drained tells what was last said of an engine's drain; known is false if nobody said anything.
+func (c *Cluster) Drained(engine string) (drained, known bool) {
+	e, ok := c.book.Get(c.now(), uint64(ring.EngineID(engine)), Drain)
+	return e.Value == 1, ok
+}
+
+// Saw tells the members that an engine went down (ring.Down), came back (ring.Ready) or was restarted (ring.Unknown), so that
+// they look at it. What others have told lately is not told again.
+func (c *Cluster) Saw(engine string, state ring.State) {
+	key, now := uint64(ring.EngineID(engine)), c.now()
+	if e, ok := c.book.Get(now, key, Hint); ok && e.Value == uint32(state) && e.Life > hintLife-10*time.Second {
+		return
+	}
+	e := c.write(now, Entry{Key: key, Kind: Hint, Value: uint32(state), Life: hintLife})
+	c.sendQuick(now, []Entry{e}, nil)
+}
+
+const hintLife = 30 * time.Second
+
+// Owner tells whether this member is the one to look after an engine (to scrape its load for all): one of those that were heard of
+// lately, the same for all members that hear of each other.
+func (c *Cluster) Owner(engine string) bool {
+	now := c.now()
+	ids := []uint32{c.node}
+	for _, m := range c.members.all() {
+		if !c.loads.silent(now, m.id) {
+			ids = append(ids, m.id)
+		}
+	}
+	return ownerOf(ring.EngineID(engine), ids) == c.node
+}

@@ -1,0 +1,273 @@
+package gossip
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+func TestWhatOneProxyPlacesAllOthersKnow(t *testing.T) {
+	names := engineNames(8)
+	all := startCluster(t, 3, names, nil)
+	const sessions = 200
+	for s := range uint64(sessions) {
+		at := all[s%3]
+		d := at.place(t, s+1)
+		for _, p := range all {
+			took := eventually(t, 2*time.Second, "the news of a placement", func() bool { return p.knows(s+1) == d.Engine })
+			if took > time.Second {
+				t.Errorf("session %d took %v", s, took)
+			}
+		}
+		for _, p := range all {
+			if again := p.place(t, s+1); again.Engine != d.Engine {
+				t.Fatalf("session %d is on %s here and on %s (%s) there", s, d.Engine, again.Engine, again.Reason)
+			}
+		}
+	}
+}
+
+func TestALateJoinerIsReadyOnlyWithTheWholeState(t *testing.T) {
+	names := engineNames(8)
+	all := startCluster(t, 2, names, nil)
+	where := map[uint64]string{}
+	for range 500 {
+		s := rand.Uint64()
+		where[s] = all[0].place(t, s).Engine
+	}
+	eventually(t, 5*time.Second, "the second member to know", func() bool { return all[1].book.Len() >= 500 })
+	late := startMember(t, names, []string{all[1].Address()}, nil)
+	<-late.Ready()
+	for s, engine := range where {
+		if late.knows(s) != engine {
+			t.Fatalf("the joiner was ready without session %x", s)
+		}
+		if d := late.place(t, s); d.Engine != engine || d.Reason != ring.Bound {
+			t.Fatalf("the joiner placed session %x on %s (%s), it lives on %s", s, d.Engine, d.Reason, engine)
+		}
+	}
+}
+
+func TestAProxyAloneIsReadyAtOnceAndOneWithoutAnswerAfterItsLimit(t *testing.T) {
+	alone := startMember(t, engineNames(2), nil, nil)
+	eventually(t, time.Second, "a proxy alone to be ready", alone.IsReady)
+	start := time.Now()
+	waiting := startMember(t, engineNames(2), []string{"127.0.0.1:1"}, func(o *Options) { o.ReadyLimit = 600 * time.Millisecond })
+	if waiting.IsReady() {
+		t.Error("ready before anybody was asked")
+	}
+	eventually(t, 5*time.Second, "the limit", waiting.IsReady)
+	if took := time.Since(start); took < 500*time.Millisecond {
+		t.Errorf("ready after %v without an answer", took)
+	}
+}
+
+func TestDrainsReachAllAndSurviveARestart(t *testing.T) {
+	names := engineNames(4)
+	all := startCluster(t, 3, names, nil)
+	all[1].Drain("e2", true)
+	for _, p := range []*proxy{all[0], all[2]} {
+		eventually(t, time.Second, "the drain", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.drained["e2"]
+		})
+	}
+	if err := all[1].Close(); err != nil {
+		t.Error(err)
+	}
+	again := startMember(t, names, []string{all[0].Address()}, nil)
+	<-again.Ready()
+	if drained, known := again.Drained("e2"); !drained || !known {
+		t.Error("the drain is forgotten after a restart")
+	}
+	again.mu.Lock()
+	told := again.drained["e2"]
+	again.mu.Unlock()
+	if !told {
+		t.Error("the restarted proxy was not told to drain")
+	}
+	again.Drain("e2", false)
+	eventually(t, time.Second, "the end of the drain", func() bool {
+		all[0].mu.Lock()
+		defer all[0].mu.Unlock()
+		return !all[0].drained["e2"]
+	})
+}
+
+func TestHintsReachAllOnce(t *testing.T) {
+	all := startCluster(t, 3, engineNames(4), nil)
+	all[0].Saw("e1", ring.Down)
+	for _, p := range all[1:] {
+		eventually(t, time.Second, "the hint", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.hints["e1"] == ring.Down
+		})
+		before := p.book.Totals().Written
+		p.Saw("e1", ring.Down)
+		if p.book.Totals().Written != before {
+			t.Error("what all know is told again")
+		}
+	}
+}
+
+func TestALeaverIsGoneAtOnceAndACrashSoon(t *testing.T) {
+	all := startCluster(t, 5, engineNames(4), nil)
+	if err := all[4].Close(); err != nil {
+		t.Error(err)
+	}
+	left := eventually(t, 3*time.Second, "the leaver to be gone", func() bool {
+		return all[0].members.count() == 3 && all[3].members.count() == 3
+	})
+	all[3].Abandon()
+	crashed := eventually(t, 15*time.Second, "the crashed one to be gone", func() bool {
+		return all[0].members.count() == 2 && all[1].members.count() == 2 && all[2].members.count() == 2
+	})
+	t.Logf("left: seen after %v; crashed: after %v", left, crashed)
+}
+
+func TestAPrefillIsTakenBackByTheProxyThatHasIt(t *testing.T) {
+	asked := make(chan uint64, 10)
+	all := startCluster(t, 3, engineNames(4), func(i int, o *Options) {
+		if i == 1 {
+			o.OnPreempt = func(engine string, request uint64) Answer {
+				asked <- request
+				if engine != "e3" {
+					t.Errorf("asked for %s", engine)
+				}
+				return Freed
+			}
+		}
+	})
+	answers := make(chan Answer, 3)
+	all[0].Preempt(all[1].Name(), "e3", 42, func(a Answer) { answers <- a })
+	if a := <-answers; a != Freed {
+		t.Errorf("answer %v", a)
+	}
+	all[0].Preempt(all[2].Name(), "e3", 42, func(a Answer) { answers <- a })
+	if a := <-answers; a != Refused {
+		t.Errorf("a proxy that preempts nothing answered %v", a)
+	}
+	all[0].Preempt("nobody", "e3", 42, func(a Answer) { answers <- a })
+	if a := <-answers; a != NoAnswer {
+		t.Errorf("nobody answered %v", a)
+	}
+	if n := len(asked); n != 1 || <-asked != 42 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestEachEngineHasOneOwnerAndAnotherTakesOver(t *testing.T) {
+	names := engineNames(60)
+	all := startCluster(t, 3, names, nil)
+	owners := func(members []*proxy) (most int, single bool) {
+		counts := map[*proxy]int{}
+		single = true
+		for _, name := range names {
+			n := 0
+			for _, p := range members {
+				if p.Owner(name) {
+					counts[p]++
+					n++
+				}
+			}
+			single = single && n == 1
+		}
+		for _, n := range counts {
+			most = max(most, n)
+		}
+		return most, single
+	}
+	eventually(t, 5*time.Second, "one owner each", func() bool { most, single := owners(all); return single && most < 40 })
+	all[2].Abandon()
+	took := eventually(t, 10*time.Second, "the others to take over", func() bool { _, single := owners(all[:2]); return single })
+	t.Logf("taken over after %v", took)
+}
+
+func TestLoadsReachTheOthersAtOnceAndGoWithTheirProxy(t *testing.T) {
+	names := engineNames(1)
+	all := startCluster(t, 3, names, nil)
+	var d ring.Decision
+	turn := ring.Turn{Now: clock(), Session: 7, Prompt: promptOf(7, 200_000)}
+	ch, err := all[0].placer.Place(&turn, &d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := func(p *proxy) int { // as the next decision sees it
+		var d ring.Decision
+		ch, err := p.placer.Place(&ring.Turn{Now: clock()}, &d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ch.Release(clock(), ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1})
+		return d.Runners[0].Waiting
+	}
+	for _, p := range all[1:] {
+		took := eventually(t, time.Second, "the load", func() bool { return waiting(p) > 40_000 })
+		t.Logf("a prefill is known after %v", took)
+	}
+	ch.FirstToken(clock())
+	eventually(t, time.Second, "the end of the prefill", func() bool { return waiting(all[1]) == 0 })
+	ch.Release(clock(), ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1})
+
+	turn.Session = 8
+	turn.Prompt = promptOf(8, 200_000)
+	if ch, err = all[0].placer.Place(&turn, &d); err != nil {
+		t.Fatal(err)
+	}
+	defer ch.Release(clock(), ring.Outcome{})
+	eventually(t, time.Second, "the load", func() bool { return waiting(all[1]) > 40_000 })
+	all[0].Abandon() // its load is unknown soon, long before its death is
+	took := eventually(t, 4*time.Second, "the silent proxy's load to be left out", func() bool { return waiting(all[1]) == 0 })
+	t.Logf("left out after %v", took)
+}
+
+func TestStrangersAreRefusedAndCounted(t *testing.T) {
+	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")
+	names := engineNames(2)
+	ours := startMember(t, names, nil, func(o *Options) { o.Keys = [][]byte{key} })
+	quick := func(o *Options) { o.ReadyLimit = 300 * time.Millisecond }
+	for what, change := range map[string]func(*Options){
+		"another key":     func(o *Options) { quick(o); o.Keys = [][]byte{other} },
+		"no key":          func(o *Options) { quick(o) },
+		"another cluster": func(o *Options) { quick(o); o.Keys = [][]byte{key}; o.Cluster = "theirs" },
+	} {
+		before := ours.View().Strangers
+		p := startMember(t, names, []string{ours.Address()}, change)
+		<-p.Ready()
+		if p.members.count() != 0 || ours.members.count() != 0 {
+			t.Errorf("%s: it was let in", what)
+		}
+		if after := ours.View().Strangers; after <= before {
+			t.Errorf("%s: not counted", what)
+		}
+	}
+	if !strings.Contains(ours.log.String(), "gossip") {
+		t.Error("nothing in the log")
+	}
+}
+
+func TestKeysAreRotatedWithoutAGap(t *testing.T) {
+	old, fresh := []byte("0123456789abcdef"), []byte("fedcba9876543210")
+	all := startCluster(t, 3, engineNames(2), func(_ int, o *Options) { o.Keys = [][]byte{old} })
+	session := uint64(0)
+	check := func(when string) {
+		session++
+		d := all[session%3].place(t, session)
+		for _, p := range all {
+			eventually(t, 2*time.Second, "news "+when, func() bool { return p.knows(session) == d.Engine })
+		}
+	}
+	for _, step := range [][][]byte{{old, fresh}, {fresh, old}, {fresh}} {
+		for _, p := range all {
+			if err := p.SetKeys(step); err != nil {
+				t.Fatal(err)
+			}
+			check("while keys change")
+		}
+	}
+}

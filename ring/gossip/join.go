@@ -1,0 +1,136 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// join finds other members at the start and whenever some are missing.
+//
+// At the start any one member's state will do; the others come by gossip. Later the names are looked up again and again: a
+// member that is in them but not in the list was cut off from us. Members that were lost are tried one a second, as after a
+// cut both sides take each other for dead and nothing but a new join brings them together.
+func (c *Cluster) join() {
+	c.joinFirst()
+	next := time.Now().Add(jitter(c.opt.Rejoin))
+	for sleep(c.base, jitter(500*time.Millisecond)) {
+		now := time.Now()
+		if address := c.members.toTry(now); address != "" {
+			c.tryJoin(address)
+		}
+		if now.Before(next) {
+			continue
+		}
+		next = now.Add(jitter(c.opt.Rejoin))
+		missing := c.missing()
+		for _, address := range missing[:min(len(missing), 3)] {
+			c.tryJoin(address)
+		}
+	}
+}
+
+func (c *Cluster) joinFirst() {
+	deadline := time.Now().Add(c.opt.ReadyLimit)
+	for {
+		addresses := c.missing()
+		for _, address := range addresses {
+			if c.tryJoin(address) {
+				c.becomeReady(false)
+				return
+			}
+			if c.base.Err() != nil || time.Now().After(deadline) {
+				break
+			}
+		}
+		if c.members.count() > 0 { // somebody else came to us, and gave us its state
+			c.becomeReady(false)
+			return
+		}
+		if len(addresses) == 0 && len(c.opt.Join) == 0 || time.Now().After(deadline) {
+			c.becomeReady(true)
+			return
+		}
+		if len(addresses) == 0 && c.resolvedAll() {
+			c.becomeReady(true) // the names have no address but ours: we are the first
+			return
+		}
+		if !sleep(c.base, jitter(300*time.Millisecond)) {
+			return
+		}
+	}
+}
+
+func (c *Cluster) tryJoin(address string) bool {
+	if c.base.Err() != nil {
+		return false
+	}
+	if _, err := c.list.Join([]string{address}); err != nil {
+		c.counts.joinFails.Add(1)
+		return false
+	}
+	c.counts.joins.Add(1)
+	if c.members.count() == 0 {
+		c.selves[address] = true // we have joined ourselves, by an address that others know and we do not
+		return false
+	}
+	return true
+}
+
+// missing looks the names up and returns the addresses that are neither ours nor a member's, in random order.
+func (c *Cluster) missing() []string {
+	own := c.Address()
+	var out []string
+	seen := map[string]bool{own: true}
+	c.unresolved = 0
+	for _, name := range c.opt.Join {
+		list, err := lookUp(c.base, name)
+		if err != nil {
+			c.unresolved++
+			continue
+		}
+		for _, address := range list {
+			if !seen[address] && !c.selves[address] && !c.members.has(address) {
+				seen[address] = true
+				out = append(out, address)
+			}
+		}
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// resolvedAll tells whether the last look-up found every name.
+func (c *Cluster) resolvedAll() bool { return c.unresolved == 0 }
+
+// lookUp returns the addresses of a "host:port".
+func lookUp(ctx context.Context, name string) ([]string, error) {
+	host, service, err := net.SplitHostPort(name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	port, err := net.DefaultResolver.LookupPort(ctx, "tcp", service)
+	if err != nil {
+		return nil, err
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []string{net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(port))}, nil
+	}
+	list, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, ip := range list {
+		out = append(out, net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(port)))
+	}
+	return out, nil
+}
+
+// jitter spreads what many members do: ±15 %.
+func jitter(d time.Duration) time.Duration { return d*85/100 + rand.N(d*30/100+1) }

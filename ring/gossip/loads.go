@@ -1,0 +1,157 @@
+package gossip
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// silence is how long a member's loads count without being told anew, at least; three of its own intervals if that is more. What
+// is older is unknown, which is not 0: it is left out of the sums, so that the own charges decide.
+const silence = 2 * time.Second
+
+// loads is what the members have charged, each as it last told. Safe for concurrent use.
+type loads struct {
+	mu      sync.Mutex
+	members map[uint32]*memberLoads
+	old     uint64 // reports that came after newer ones
+}
+
+type memberLoads struct {
+	at       int64
+	interval time.Duration
+	sequence uint64
+	stale    bool
+	engines  map[uint32]ring.Load
+}
+
+func newLoads() *loads { return &loads{members: make(map[uint32]*memberLoads)} }
+
+// take notes a member's report and returns the new sums of the engines that it concerns. A full report replaces all that the
+// member said before, another what it said of these engines. Reports older than the last one are left.
+func (l *loads) take(now int64, m *Message) []ring.Load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.members[m.Sender]
+	if old != nil && m.Sequence <= old.sequence {
+		l.old++
+		return nil
+	}
+	if old == nil {
+		if !m.HasLoads && len(m.Loud) == 0 {
+			return nil
+		}
+		old = &memberLoads{engines: make(map[uint32]ring.Load), interval: silence}
+		l.members[m.Sender] = old
+	}
+	var touched []uint32
+	old.sequence, old.at, old.stale = m.Sequence, now, false
+	if m.HasLoads {
+		old.interval = m.Interval
+		for id := range old.engines {
+			touched = append(touched, id)
+		}
+		clear(old.engines)
+	}
+	for _, list := range [2][]ring.Load{m.Loads, m.Loud} {
+		for _, load := range list {
+			touched = append(touched, load.Engine)
+			if load.Queued == 0 && load.Running == 0 {
+				delete(old.engines, load.Engine)
+				continue
+			}
+			old.engines[load.Engine] = load
+		}
+	}
+	return l.sums(touched)
+}
+
+// age returns the new sums of the engines of members that have fallen silent.
+func (l *loads) age(now int64) []ring.Load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var touched []uint32
+	for _, m := range l.members {
+		if !m.stale && now-m.at > int64(max(silence, 3*m.interval)) {
+			m.stale = true
+			for id := range m.engines {
+				touched = append(touched, id)
+			}
+			clear(m.engines)
+		}
+	}
+	return l.sums(touched)
+}
+
+// forget drops a member that has left.
+func (l *loads) forget(member uint32) []ring.Load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.members[member]
+	if m == nil {
+		return nil
+	}
+	delete(l.members, member)
+	var touched []uint32
+	for id := range m.engines {
+		touched = append(touched, id)
+	}
+	return l.sums(touched)
+}
+
+func (l *loads) sums(engines []uint32) []ring.Load {
+	slices.Sort(engines)
+	engines = slices.Compact(engines)
+	sums := make([]ring.Load, 0, len(engines))
+	for _, id := range engines {
+		sum := ring.Load{Engine: id}
+		for _, m := range l.members {
+			if load, ok := m.engines[id]; ok {
+				sum.Waiting += load.Waiting
+				sum.Queued += load.Queued
+				sum.Running += load.Running
+			}
+		}
+		sums = append(sums, sum)
+	}
+	return sums
+}
+
+// heard is how long ago a member last told its loads; false if it never did.
+func (l *loads) heard(now int64, member uint32) (age time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.members[member]
+	if m == nil {
+		return 0, false
+	}
+	return time.Duration(now - m.at), true
+}
+
+// heaviest is the member with the most fresh tokens waiting on an engine.
+func (l *loads) heaviest(engine uint32) (member uint32, waiting int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, m := range l.members {
+		if load, ok := m.engines[engine]; ok && load.Waiting > waiting {
+			member, waiting = id, load.Waiting
+		}
+	}
+	return member, waiting
+}
+
+// silent tells whether a member has told nothing for so long that others take over what it looks after.
+func (l *loads) silent(now int64, member uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.members[member]
+	return m == nil || now-m.at > int64(max(silence, 3*m.interval))
+}
+
+func (l *loads) late() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.old
+}

@@ -1,0 +1,124 @@
+package gossip
+
+import (
+	"errors"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// receive reads messages off the inbox.
+func (c *Cluster) receive() {
+	var m Message
+	for {
+		select {
+		case <-c.base.Done():
+			return
+		case b := <-c.inbox:
+			if !c.read(&m, b) {
+				continue
+			}
+			now := c.now()
+			c.merge(now, m.Entries, relay)
+			c.merge(now, m.Direct, relayLess)
+			c.merge(now, m.Reply, noSpread)
+			c.take(now, &m, false)
+		}
+	}
+}
+
+func (c *Cluster) read(m *Message, b []byte) bool {
+	c.counts.received.Add(1)
+	switch err := m.Read(b); {
+	case errors.Is(err, ErrVersion):
+		c.counts.versions.Add(1)
+		return false
+	case err != nil:
+		c.counts.garbled.Add(1)
+		return false
+	}
+	return m.Sender != c.node
+}
+
+// spread is what becomes of news.
+type spread uint8
+
+const (
+	relay     spread = iota // it came by gossip and goes on like that
+	relayLess               // its writer sent it to every member: few have missed it
+	noSpread                // only this member was missing it
+)
+
+// importBatch bounds how long the Placer is kept from placing: 256 bindings take about 0.1 ms.
+const importBatch = 256
+
+// merge takes entries in, tells the Placer what is news and passes it on.
+func (c *Cluster) merge(now int64, list []Entry, how spread) {
+	var bindings []ring.Binding
+	for i := range list {
+		e := &list[i]
+		if !c.book.Merge(now, *e) {
+			continue
+		}
+		switch how {
+		case relay:
+			c.news.add(e, true, 0)
+		case relayLess:
+			c.news.add(e, true, max(c.times()-2, 0))
+		}
+		switch e.Kind {
+		case Session, Tail:
+			bindings = append(bindings, e.binding())
+		case Drain:
+			if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnDrain != nil {
+				c.counts.drains.Add(1)
+				c.opt.OnDrain(name, e.Value == 1)
+			}
+		case Hint:
+			if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnHint != nil {
+				c.counts.hints.Add(1)
+				c.opt.OnHint(name, ring.State(e.Value))
+			}
+		}
+		if len(bindings) == importBatch {
+			c.importBindings(now, bindings)
+			bindings = bindings[:0]
+		}
+	}
+	c.importBindings(now, bindings)
+}
+
+func (c *Cluster) importBindings(now int64, bindings []ring.Binding) {
+	if len(bindings) > 0 {
+		c.counts.imported.Add(uint64(len(bindings)))
+		c.opt.Placer.Import(now, bindings)
+	}
+}
+
+// take handles what is in a message besides entries. state: it is a whole one.
+func (c *Cluster) take(now int64, m *Message, state bool) {
+	if m.Sender == 0 {
+		return
+	}
+	from := c.members.find(m.Sender)
+	if m.HasLoads || len(m.Loud) > 0 {
+		c.opt.Placer.SetRemote(c.loads.take(now, m))
+	}
+	if from != nil && (m.HasLoads || state) {
+		from.see(now, m.Sights, !state)
+	}
+	if m.Ask.ID != 0 && from != nil {
+		answer := c.asks.asked(m.Ask, c.preempt)
+		c.send(now, from, &Message{Sender: c.node, Sequence: c.sequence.Add(1), AnswerID: m.Ask.ID, Answer: answer})
+	}
+	if m.AnswerID != 0 {
+		c.asks.answer(m.AnswerID, m.Answer)
+	}
+}
+
+func (c *Cluster) preempt(ask Ask) Answer {
+	name, ok := c.engines[ask.Engine]
+	if !ok || c.opt.OnPreempt == nil {
+		return Refused
+	}
+	return c.opt.OnPreempt(name, ask.Request)
+}

@@ -1,0 +1,260 @@
+package gossip
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+const (
+	gather       = 2 * time.Millisecond // news that comes at once goes out at once, but in one packet
+	maxPacket    = 1200                 // bytes of a message that goes by packet, so that it fits one with all that is around it
+	report       = 250 * time.Millisecond
+	heartbeat    = 500 * time.Millisecond // loads are told so often though they are the same
+	longestPause = 5 * time.Second
+	reportShare  = 0.30 // of the budget
+	maxReply     = 600  // entries per comparison: 16 KB
+)
+
+// flush sends the Placer's news.
+func (c *Cluster) flush() {
+	timer := time.NewTimer(gather)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.base.Done():
+			return
+		case <-c.wake:
+		}
+		timer.Reset(gather)
+		select {
+		case <-c.base.Done():
+			return
+		case <-timer.C:
+		}
+		c.sendNews()
+	}
+}
+
+// sendNews writes what the Placer has placed into the Book and sends what is urgent straight to every member.
+func (c *Cluster) sendNews() {
+	now := c.now()
+	bindings, loads := c.opt.Placer.Collect(nil, nil)
+	var urgent []Entry
+	for i := range bindings {
+		e := c.write(now, entryOf(&bindings[i]))
+		if bindings[i].Urgent {
+			urgent = append(urgent, e)
+		}
+	}
+	if len(urgent)+len(loads) > 0 {
+		c.sendQuick(now, urgent, loads)
+	}
+}
+
+// sendQuick sends entries and loads to every member, as far as the budget for that goes. What is left out goes by gossip.
+func (c *Cluster) sendQuick(now int64, entries []Entry, loads []ring.Load) {
+	all := c.members.all()
+	if len(all) == 0 {
+		return
+	}
+	newestFirst(entries)
+	for len(entries)+len(loads) > 0 {
+		m := Message{Sender: c.node, Sequence: c.sequence.Add(1)}
+		n := min(len(loads), maxPacket/2/loadSize)
+		m.Loud, loads = loads[:n], loads[n:]
+		n = min(len(entries), (maxPacket-30-len(m.Loud)*loadSize)/entrySize)
+		m.Direct, entries = entries[:n], entries[n:]
+		b := m.Append(nil)
+		cost := len(all) * (len(b) + packetCost)
+		if c.budget.available(now) < cost || !c.quick.take(now, cost) {
+			c.counts.quickSkipped.Add(1)
+			return
+		}
+		c.budget.owe(now, cost)
+		c.counts.quickSent.Add(1)
+		start := rand.IntN(len(all)) // nobody is always the last to know
+		for i := range all {
+			_ = c.list.SendBestEffort(&all[(start+i)%len(all)].node, b)
+		}
+	}
+}
+
+// send sends one message to one member, by packet.
+func (c *Cluster) send(now int64, to *member, m *Message) {
+	b := m.Append(nil)
+	c.budget.owe(now, len(b)+packetCost)
+	_ = c.list.SendBestEffort(&to.node, b)
+}
+
+// interval is how often loads can be told to all members within their share of the budget.
+func (c *Cluster) interval(bytes int) time.Duration {
+	perSecond := float64(c.opt.Budget) * reportShare
+	pause := time.Duration(float64(c.members.count()*(bytes+packetCost)) / perSecond * float64(time.Second))
+	return min(max(pause, report), longestPause)
+}
+
+// tend does what is due regularly.
+func (c *Cluster) tend() {
+	ticker := time.NewTicker(report)
+	defer ticker.Stop()
+	var nextSweep, nextRefresh int64
+	for {
+		select {
+		case <-c.base.Done():
+			return
+		case <-ticker.C:
+		}
+		now := c.now()
+		c.sendLoads(now, false)
+		if aged := c.loads.age(now); len(aged) > 0 {
+			c.opt.Placer.SetRemote(aged)
+		}
+		if now >= nextSweep {
+			nextSweep = now + int64(5*time.Second)
+			c.book.Sweep(now)
+		}
+		if now >= nextRefresh {
+			nextRefresh = now + int64(time.Hour)
+			c.refreshDrains(now)
+		}
+	}
+}
+
+// refreshDrains writes the operators' words anew before they end; one member does it for each engine.
+func (c *Cluster) refreshDrains(now int64) {
+	for id, name := range c.engines {
+		if e, ok := c.book.Get(now, uint64(id), Drain); ok && e.Value == 1 && e.Life < maxLife/2 && c.Owner(name) {
+			c.Drain(name, true)
+		}
+	}
+}
+
+// sendLoads tells every member what is charged here and which engines are not ready.
+func (c *Cluster) sendLoads(now int64, last bool) {
+	all := c.members.all()
+	if len(all) == 0 {
+		return
+	}
+	m := Message{Sender: c.node, HasLoads: true}
+	if !last {
+		m.Loads = c.opt.Placer.Loads(nil)
+	}
+	for _, s := range c.states() {
+		if s.State != ring.Ready && s.State != ring.Busy {
+			m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
+		}
+	}
+	m.Loads = m.Loads[:min(len(m.Loads), maxPacket*3/4/loadSize)] // more would not fit; the rest counts as unknown
+	m.Sights = m.Sights[:min(len(m.Sights), maxPacket/4/5)]
+	content := string(m.Append(nil))
+	pause := c.interval(len(content))
+	r := &c.members.reported
+	r.Lock()
+	defer r.Unlock()
+	since := time.Duration(now - r.at)
+	if !last && (since < pause-report/2 || content == r.content && since < max(heartbeat, pause)-report/2) {
+		return
+	}
+	r.at, r.content = now, content
+	m.Sequence, m.Interval = c.sequence.Add(1), max(heartbeat, pause)
+	b := m.Append(nil)
+	c.budget.owe(now, len(all)*(len(b)+packetCost))
+	for _, to := range all {
+		_ = c.list.SendBestEffort(&to.node, b)
+	}
+}
+
+func (c *Cluster) states() []EngineState {
+	if c.opt.EngineStates == nil {
+		return nil
+	}
+	return c.opt.EngineStates()
+}
+
+// replyLoop sends what comparisons found missing elsewhere.
+func (c *Cluster) replyLoop() {
+	for {
+		select {
+		case <-c.base.Done():
+			return
+		case r := <-c.replies:
+			to := c.members.find(r.to)
+			now := c.now()
+			entries := c.book.Differing(now, r.hashes, maxReply)
+			if to == nil || len(entries) == 0 {
+				continue
+			}
+			m := Message{Sender: c.node, Sequence: c.sequence.Add(1), Reply: entries}
+			b := m.Append(nil)
+			c.budget.owe(now, len(b)+packetCost)
+			_ = c.list.SendReliable(&to.node, b)
+		}
+	}
+}
+
+// Preempt asks another member to take a prefill back: the request of that number on the engine, or (0) the longest that it
+// has there. done is called once, from another goroutine, with the answer, or with NoAnswer after 80 ms; it must not block. An
+// unknown member is an answer, too. Preempt itself does not wait for anything.
+func (c *Cluster) Preempt(member, engine string, request uint64, done func(Answer)) {
+	now := c.now()
+	ask := Ask{ID: rand.Uint64() | 1, Engine: ring.EngineID(engine), Request: request}
+	to := c.members.named(member)
+	if to == nil || !c.asks.open(now, member, ask, done) {
+		if done != nil {
+			done(NoAnswer)
+		}
+		return
+	}
+	c.send(now, to, &Message{Sender: c.node, Sequence: c.sequence.Add(1), Ask: ask})
+	select {
+	case c.askWake <- struct{}{}:
+	default:
+	}
+}
+
+// Heaviest is the member with the most fresh tokens waiting on an engine, as far as they have told; "" if none has any.
+func (c *Cluster) Heaviest(engine string) (member string, waiting int64) {
+	id, waiting := c.loads.heaviest(ring.EngineID(engine))
+	if m := c.members.find(id); m != nil && waiting > 0 {
+		return m.node.Name, waiting
+	}
+	return "", 0
+}
+
+// askLoop sends open requests again.
+func (c *Cluster) askLoop() {
+	for {
+		select {
+		case <-c.base.Done():
+			c.asks.due(1<<62, func(string, Ask) {})
+			return
+		case <-c.askWake:
+		}
+		for c.asks.pending() {
+			if !sleep(c.base, askAgain/2) {
+				break
+			}
+			now := c.now()
+			c.asks.due(now, func(name string, ask Ask) {
+				if to := c.members.named(name); to != nil {
+					c.send(now, to, &Message{Sender: c.node, Sequence: c.sequence.Add(1), Ask: ask})
+				}
+			})
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

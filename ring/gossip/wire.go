@@ -1,0 +1,349 @@
+package gossip
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// A message is a version byte and sections, each a number, a length and that many bytes. Lists are records, each with a length
+// in front. Readers skip sections they do not know and bytes at the end of records that they do not expect, so that later
+// versions can add both; the version byte changes only when that is not enough, and then nothing of the message is read.
+//
+//	message  = version section*
+//	section  = number(1) length(uvarint) content
+//	sender   = node(4) sequence(uvarint) interval in ms(uvarint)
+//	entries  = { length(1) key(8) value(4) version(4) node(4) kind(1) flags(1) size(1) life in 0.1 s(uvarint) }*
+//	loads    = { length(1) engine(4) waiting(uvarint) queued(uvarint) running(uvarint) }*
+//	ask      = id(8) engine(4) request(8)
+//	answer   = id(8) answer(1)
+//	hashes   = { hash(4) }*
+//	sights   = { engine(4) state(1) }*
+//
+// Numbers of fixed size are little endian.
+const version = 1
+
+type section byte
+
+const (
+	sectionSender  section = 1
+	sectionEntries section = 2 // spread by gossip: whoever finds news in them passes it on
+	sectionDirect  section = 3 // entries sent to every member by their writer: passed on less
+	sectionLoads   section = 4 // all charges of the sender
+	sectionLoud    section = 5 // charges to some engines
+	sectionAsk     section = 6
+	sectionAnswer  section = 7
+	sectionHashes  section = 8
+	sectionSights  section = 9
+	sectionReply   section = 10 // entries that a comparison found missing: not passed on at all
+)
+
+// Bounds of one message, for readers: a list beyond them makes the whole message refused.
+const (
+	maxMessage = 8 << 20
+	entrySize  = 32 // an entry on the wire, at most
+	loadSize   = 24
+)
+
+// Errors of reading.
+var (
+	ErrVersion = errors.New("message of another version")
+	ErrGarbage = errors.New("message cannot be read")
+)
+
+// Ask is a request to take a prefill back.
+type Ask struct {
+	ID      uint64 // of this asking; the same when it is sent again
+	Engine  uint32
+	Request uint64 // the one to take back; 0 = the longest there is
+}
+
+// Answer is what came of an Ask.
+type Answer uint8
+
+// The answers.
+const (
+	NoAnswer Answer = iota // none came: the other proxy is gone, or cannot be reached
+	Freed                  // taken back
+	TooLate                // it has its first token, or has ended
+	Refused                // it may not be preempted now
+)
+
+// String returns the answer's name in logs and labels.
+func (a Answer) String() string {
+	switch a {
+	case Freed:
+		return "freed"
+	case TooLate:
+		return "too_late"
+	case Refused:
+		return "refused"
+	}
+	return "none"
+}
+
+// Sight is the state in which a proxy sees an engine.
+type Sight struct {
+	Engine uint32
+	State  ring.State
+}
+
+// Message is one message, read or to be written. The zero value is empty; Read reuses its slices.
+type Message struct {
+	Sender   uint32 // 0 = not told
+	Sequence uint64
+	Interval time.Duration // until the sender's next loads, at the latest
+
+	Entries, Direct, Reply []Entry
+	Loads, Loud            []ring.Load
+	HasLoads               bool // Loads is what there is, even if it is nothing
+	Ask                    Ask
+	Answer                 Answer
+	AnswerID               uint64
+	Hashes                 []uint32
+	Sights                 []Sight
+}
+
+func (m *Message) reset() {
+	*m = Message{
+		Entries: m.Entries[:0], Direct: m.Direct[:0], Reply: m.Reply[:0], Loads: m.Loads[:0], Loud: m.Loud[:0],
+		Hashes: m.Hashes[:0], Sights: m.Sights[:0],
+	}
+}
+
+// Append writes the message behind dst.
+func (m *Message) Append(dst []byte) []byte {
+	le := binary.LittleEndian
+	dst = append(dst, version)
+	if m.Sender != 0 {
+		dst = inSection(dst, sectionSender, func(b []byte) []byte {
+			b = le.AppendUint32(b, m.Sender)
+			b = binary.AppendUvarint(b, m.Sequence)
+			return binary.AppendUvarint(b, uint64(m.Interval.Milliseconds()))
+		})
+	}
+	dst = appendEntries(dst, sectionEntries, m.Entries)
+	dst = appendEntries(dst, sectionDirect, m.Direct)
+	dst = appendEntries(dst, sectionReply, m.Reply)
+	if m.HasLoads {
+		dst = inSection(dst, sectionLoads, func(b []byte) []byte { return appendLoads(b, m.Loads) })
+	}
+	if len(m.Loud) > 0 {
+		dst = inSection(dst, sectionLoud, func(b []byte) []byte { return appendLoads(b, m.Loud) })
+	}
+	if m.Ask.ID != 0 {
+		dst = inSection(dst, sectionAsk, func(b []byte) []byte {
+			return le.AppendUint64(le.AppendUint32(le.AppendUint64(b, m.Ask.ID), m.Ask.Engine), m.Ask.Request)
+		})
+	}
+	if m.AnswerID != 0 {
+		dst = inSection(dst, sectionAnswer, func(b []byte) []byte { return append(le.AppendUint64(b, m.AnswerID), byte(m.Answer)) })
+	}
+	if len(m.Hashes) > 0 {
+		dst = inSection(dst, sectionHashes, func(b []byte) []byte {
+			for _, h := range m.Hashes {
+				b = le.AppendUint32(b, h)
+			}
+			return b
+		})
+	}
+	if len(m.Sights) > 0 {
+		dst = inSection(dst, sectionSights, func(b []byte) []byte {
+			for _, s := range m.Sights {
+				b = append(le.AppendUint32(b, s.Engine), byte(s.State))
+			}
+			return b
+		})
+	}
+	return dst
+}
+
+// inSection writes a section whose length is known only afterwards: four bytes are kept for it.
+func inSection(dst []byte, s section, write func([]byte) []byte) []byte {
+	dst = append(dst, byte(s), 0, 0, 0, 0)
+	start := len(dst)
+	dst = write(dst)
+	n := len(dst) - start
+	dst[start-4], dst[start-3], dst[start-2], dst[start-1] = byte(n)|0x80, byte(n>>7)|0x80, byte(n>>14)|0x80, byte(n>>21)
+	return dst
+}
+
+func appendEntries(dst []byte, s section, list []Entry) []byte {
+	if len(list) == 0 {
+		return dst
+	}
+	return inSection(dst, s, func(b []byte) []byte {
+		for i := range list {
+			b = appendEntry(b, &list[i])
+		}
+		return b
+	})
+}
+
+func appendEntry(b []byte, e *Entry) []byte {
+	le := binary.LittleEndian
+	b = append(b, 0)
+	start := len(b)
+	b = le.AppendUint64(b, e.Key)
+	b = le.AppendUint32(b, e.Value)
+	b = le.AppendUint32(b, e.Version)
+	b = le.AppendUint32(b, e.Node)
+	b = append(b, byte(e.Kind), e.Flags, e.Size)
+	b = binary.AppendUvarint(b, uint64(max(e.Life, 0)/lifeUnit))
+	b[start-1] = byte(len(b) - start)
+	return b
+}
+
+// lifeUnit is the unit of lives on the wire. Lives are rounded down: no copy outlives its original but by the time under way.
+const lifeUnit = 100 * time.Millisecond
+
+func appendLoads(b []byte, list []ring.Load) []byte {
+	for _, l := range list {
+		b = append(b, 0)
+		start := len(b)
+		b = binary.LittleEndian.AppendUint32(b, l.Engine)
+		b = binary.AppendUvarint(b, uint64(max(l.Waiting, 0)))
+		b = binary.AppendUvarint(b, uint64(max(l.Queued, 0)))
+		b = binary.AppendUvarint(b, uint64(max(l.Running, 0)))
+		b[start-1] = byte(len(b) - start)
+	}
+	return b
+}
+
+// Read reads a message into m. It never panics, and what it takes is bounded by what it is given.
+func (m *Message) Read(b []byte) error {
+	m.reset()
+	if len(b) == 0 || len(b) > maxMessage {
+		return fmt.Errorf("%w: %d bytes", ErrGarbage, len(b))
+	}
+	if b[0] != version {
+		return fmt.Errorf("%w: %d", ErrVersion, b[0])
+	}
+	for b = b[1:]; len(b) > 0; {
+		s := section(b[0])
+		n, size := binary.Uvarint(b[1:])
+		if size <= 0 || n > uint64(len(b)-1-size) {
+			return fmt.Errorf("%w: section %d is cut", ErrGarbage, s)
+		}
+		content := b[1+size : 1+size+int(n)]
+		b = b[1+size+int(n):]
+		if !m.readSection(s, content) {
+			return fmt.Errorf("%w: section %d", ErrGarbage, s)
+		}
+	}
+	return nil
+}
+
+func (m *Message) readSection(s section, b []byte) (ok bool) {
+	switch s {
+	case sectionSender:
+		r := reader{b: b}
+		m.Sender, m.Sequence = r.uint32(), r.uvarint()
+		m.Interval = time.Duration(min(r.uvarint(), 3_600_000)) * time.Millisecond
+		return !r.failed
+	case sectionEntries:
+		m.Entries, ok = readEntries(m.Entries, b)
+	case sectionDirect:
+		m.Direct, ok = readEntries(m.Direct, b)
+	case sectionReply:
+		m.Reply, ok = readEntries(m.Reply, b)
+	case sectionLoads:
+		m.HasLoads = true
+		m.Loads, ok = readLoads(m.Loads, b)
+	case sectionLoud:
+		m.Loud, ok = readLoads(m.Loud, b)
+	case sectionAsk:
+		r := reader{b: b}
+		m.Ask = Ask{ID: r.uint64(), Engine: r.uint32(), Request: r.uint64()}
+		return !r.failed
+	case sectionAnswer:
+		r := reader{b: b}
+		m.AnswerID, m.Answer = r.uint64(), Answer(r.byte())
+		return !r.failed
+	case sectionHashes:
+		for ; len(b) >= 4; b = b[4:] {
+			m.Hashes = append(m.Hashes, binary.LittleEndian.Uint32(b))
+		}
+		return len(b) == 0
+	case sectionSights:
+		for ; len(b) >= 5; b = b[5:] {
+			m.Sights = append(m.Sights, Sight{binary.LittleEndian.Uint32(b), ring.State(b[4])})
+		}
+		return len(b) == 0
+	default:
+		return true
+	}
+	return ok
+}
+
+// readEntries reads records. An entry of no kind is a fault.
+func readEntries(list []Entry, b []byte) ([]Entry, bool) {
+	for len(b) > 0 {
+		n := int(b[0])
+		if n >= len(b) {
+			return list, false
+		}
+		r := reader{b: b[1 : 1+n]}
+		b = b[1+n:]
+		e := Entry{Key: r.uint64(), Value: r.uint32(), Version: r.uint32(), Node: r.uint32(), Kind: Kind(r.byte()), Flags: r.byte(), Size: r.byte()}
+		e.Life = time.Duration(min(r.uvarint(), uint64(maxLife/lifeUnit))) * lifeUnit
+		if r.failed || e.Kind == 0 {
+			return list, false
+		}
+		list = append(list, e)
+	}
+	return list, true
+}
+
+func readLoads(list []ring.Load, b []byte) ([]ring.Load, bool) {
+	for len(b) > 0 {
+		n := int(b[0])
+		if n >= len(b) {
+			return list, false
+		}
+		r := reader{b: b[1 : 1+n]}
+		b = b[1+n:]
+		l := ring.Load{Engine: r.uint32()}
+		l.Waiting = int64(min(r.uvarint(), 1<<40)) // sums of thousands stay within 64 bits
+		l.Queued, l.Running = int(min(r.uvarint(), math.MaxInt32)), int(min(r.uvarint(), math.MaxInt32))
+		if r.failed {
+			return list, false
+		}
+		list = append(list, l)
+	}
+	return list, true
+}
+
+// reader takes numbers off the front of bytes; after a failure all are 0.
+type reader struct {
+	b      []byte
+	failed bool
+}
+
+func (r *reader) take(n int) []byte {
+	if len(r.b) < n {
+		r.failed, r.b = true, nil
+		return make([]byte, n)
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
+func (r *reader) byte() byte     { return r.take(1)[0] }
+func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+
+func (r *reader) uvarint() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.failed, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
