@@ -105,7 +105,7 @@ func (b *bodyReader) readHead(c net.Conn, a *Answer, noBody bool) (n int, err er
 				return have, perr
 			}
 			from += end
-			if status >= 200 || status == 101 {
+			if status >= 200 {
 				b.pending = buf[from:have]
 				return have, nil
 			}
@@ -188,6 +188,9 @@ func (b *bodyReader) parseHead(head []byte, a *Answer, noBody bool) (status int,
 			a.ContentEncoding = value
 		}
 	})
+	if status == 101 {
+		return 0, fmt.Errorf("%w: it switched protocols unasked", ErrMalformed)
+	}
 	if bad {
 		return 0, fmt.Errorf("%w: unusable content-length or transfer-encoding", ErrMalformed)
 	}

@@ -57,6 +57,9 @@ type Exchange struct {
 	Answer Answer // valid after Do returned nil
 	// Reused tells that the answer came over a kept connection.
 	Reused bool
+	// Resent tells that a kept connection was found dead and the request sent once
+	// more: the engine may have seen it twice.
+	Resent bool
 
 	pool   *Pool
 	limits Limits
@@ -75,7 +78,7 @@ type Exchange struct {
 // close idle connections without notice. Head ends with the empty line.
 // noBody tells that the answer has none whatever its head says (HEAD).
 func (x *Exchange) Do(p *Pool, head []byte, pieces [][]byte, noBody bool, limits Limits) error {
-	x.pool, x.limits = p, limits
+	x.pool, x.limits, x.Resent = p, limits, false
 	c := p.rested()
 	if c != nil {
 		err := x.try(c, head, pieces, noBody)
@@ -83,6 +86,7 @@ func (x *Exchange) Do(p *Pool, head []byte, pieces [][]byte, noBody bool, limits
 			return err
 		}
 		p.Stale.Add(1)
+		x.Resent = true
 	}
 	c, err := x.dial(p)
 	if err != nil {

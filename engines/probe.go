@@ -31,6 +31,7 @@ type prober struct {
 	nextFacts  time.Time
 	lastRound  time.Time
 	lastModels time.Time
+	listed     bool // this round has read the list of models
 }
 
 func newProber(e *Engine) *prober {
@@ -99,6 +100,12 @@ func (p *prober) jitter(d time.Duration) time.Duration {
 
 // round probes once and tells the engine. Facts come before the verdict: whoever hears that an engine is back hears in the same moment that its cache is empty.
 func (p *prober) round(ctx context.Context) {
+	defer func() {
+		if p.listed { // whoever waits for the list finds it in its place
+			p.listed = false
+			p.e.modelsDone()
+		}
+	}()
 	verdict, models := p.health(ctx)
 	var facts *reading
 	now := p.e.fleet.now()
@@ -201,7 +208,7 @@ func (p *prober) models(ctx context.Context, sent time.Time, listAlone bool) (ve
 	e := p.e
 	e.wantModels.Store(false)
 	p.lastModels = e.fleet.now()
-	defer e.modelsDone()
+	p.listed = true
 	status, body, err := p.client.get(ctx, path, factsLimit)
 	e.mu.Lock()
 	serves := e.health.base == Ready && len(e.facts.Models) > 0 && !listAlone

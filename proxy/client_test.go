@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +178,20 @@ func (p *proxyUnderTest) get(path string, header ...string) answer {
 		p.t.Fatal(err)
 	}
 	return p.do(req, header...)
+}
+
+// newFakeEngineAt begins to listen at an address that was closed so far.
+func newFakeEngineAt(t testing.TB, name, address string) *fakeEngine {
+	t.Helper()
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeEngine{name: name}
+	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
+	_ = f.Listener.Close()
+	f.Listener = ln
+	f.Start()
+	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
+	return f
 }

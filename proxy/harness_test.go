@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/warmring/warmring/config"
+	"github.com/warmring/warmring/ring"
 )
 
 func TestMain(m *testing.M) {
@@ -143,12 +144,13 @@ func startProxy(t testing.TB, extra string, engines ...*fakeEngine) *proxyUnderT
 	}
 	p := startProxyTOML(t, toml.String())
 	eventually(t, "all engines to be ready", func() bool {
-		for _, e := range p.fleet.Engines() {
-			if placerState(e.State()).String() != "ready" {
-				return false
+		ready := 0
+		for _, e := range p.placer.Snapshot() {
+			if e.State == ring.Ready {
+				ready++
 			}
 		}
-		return true
+		return ready == len(engines)
 	})
 	return p
 }

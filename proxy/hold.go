@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -63,7 +64,11 @@ func (r *request) hold() (again bool) {
 	}
 	sc.held = held
 	if end == io.EOF && sniffing {
+		r.relay.inEvent = !r.sniff.AtBoundary()
 		_ = r.sniff.Close()
+		if !r.sniff.Committed() && (len(held) == 0 || r.endedEarly()) {
+			end = fmt.Errorf("reading from %s: %w before the first token", r.up.Name, engines.ErrTruncated)
+		}
 	}
 	if !r.sniff.Committed() && r.lane.flight.Load() == taken {
 		return r.tookBack()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // liveRequests is the list of requests under way: counted for the drain, and
@@ -65,13 +66,64 @@ func (l *liveRequests) empty() <-chan struct{} {
 	return l.idle
 }
 
-// cancelAll cancels every exchange under way.
+// lastWrite is how long a client may take for its last bytes when all are cut.
+const lastWrite = time.Second
+
+// cancelAll stops every exchange under way, and lets no client that does not read
+// hold up the end.
 func (l *liveRequests) cancelAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	deadline := time.Now().Add(lastWrite)
 	for r := l.first; r != nil; r = r.next {
-		r.x.Cancel()
+		r.stop()
+		if r.conn != nil {
+			_ = r.conn.SetWriteDeadline(deadline)
+		}
 	}
+}
+
+// pending counts what still refers to a request in the background.
+type pending struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n falls to 0; nil when nobody waits
+}
+
+func (p *pending) begin() {
+	p.mu.Lock()
+	p.n++
+	p.mu.Unlock()
+}
+
+func (p *pending) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n--; p.n == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+func (p *pending) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n > 0
+}
+
+// wait returns when nothing is pending.
+func (p *pending) wait() {
+	p.mu.Lock()
+	if p.n == 0 {
+		p.mu.Unlock()
+		return
+	}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	p.mu.Unlock()
+	<-idle
 }
 
 // changes tells those who wait that something about the engines has changed.

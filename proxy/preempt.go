@@ -26,9 +26,7 @@ type lanePart struct {
 	lanes     *engineLanes
 	flight    atomic.Int32
 	wake      chan wake
-	back      bool           // the exchange ended because the request was taken back
-	aborting  sync.WaitGroup // aborts in the background
-	aborts    atomic.Int32   // of these, how many are not done
+	back      bool // the exchange ended because the request was taken back
 	sentAt    time.Time
 	preempted int
 	done      int // fresh tokens computed before preemptions, estimated
@@ -154,18 +152,7 @@ func (r *request) preempt() {
 	if !r.lane.flight.CompareAndSwap(inEngine, taken) {
 		return // the answer won: the controller hears of its first token next
 	}
-	up := r.current.Load()
-	if up != nil && up.DetectedKind() == engines.SGLang && r.rid != "" {
-		r.lane.aborting.Add(1)
-		r.lane.aborts.Add(1)
-		r.s.abortThen(up, r.rid, func() {
-			r.x.Cancel()
-			r.lane.aborts.Add(-1)
-			r.lane.aborting.Done()
-		})
-		return
-	}
-	r.x.Cancel()
+	r.stop()
 }
 
 // commit claims the answer for the client. It returns false if a preemption has
@@ -199,7 +186,7 @@ func (r *request) tookBack() (again bool) {
 func (r *request) sendAgain() (again bool) {
 	p := &r.lane
 	p.back = false
-	p.aborting.Wait() // never two copies at once
+	r.aborts.wait() // never two copies at once
 	ran := time.Since(p.sentAt)
 	p.preempted++
 	r.s.metrics.preempted.Inc()

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring/identity"
 	"github.com/warmring/warmring/ring/prompt"
 )
@@ -39,8 +40,7 @@ func (r *request) receive() bool {
 		r.refuse(fasthttp.StatusForbidden, "path_not_allowed", fmt.Sprintf("%.100s is not open to clients: %s; an operator can list it under [paths] allow", path, reason))
 		return false
 	}
-	if string(path) == "/v1/models" && ctx.IsGet() {
-		r.answerModels()
+	if (ctx.IsGet() || ctx.IsHead()) && r.answersModels(path) {
 		return false
 	}
 	r.body = ctx.Request.Body()
@@ -139,6 +139,12 @@ func (r *request) identify() {
 	t.Prompt = nil
 	t.Session, t.Parent, t.MaxTokens, t.Continues = 0, 0, 0, false
 	if !r.route.Generation {
+		path, _ := splitURI(h.RequestURI())
+		if id := wire.ResponseIDOf(path); id != nil {
+			if of, ok := s.previous.Get(identity.Key(prompt.Seed(r.tenant, nil), id)); ok {
+				t.Session, t.Seed, t.Continues = of.session, of.seed, true
+			}
+		}
 		return
 	}
 	p.Fingerprint(r.body, t.Seed)
@@ -147,8 +153,8 @@ func (r *request) identify() {
 	r.identity = s.rules.Identify(r.header, r.body, p, t.Seed)
 	t.Session, t.Parent = r.identity.Session, r.identity.Parent
 	if t.Session == 0 && r.identity.PreviousResponse != 0 {
-		if session, ok := s.previous.Get(r.identity.PreviousResponse); ok {
-			t.Session, t.Continues = session, true
+		if of, ok := s.previous.Get(r.identity.PreviousResponse); ok {
+			t.Session, t.Continues = of.session, true
 		}
 	}
 }

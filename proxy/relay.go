@@ -18,12 +18,12 @@ import (
 type relay struct {
 	r        *request
 	held     []byte // what came before the commit point, not yet released
-	pooled   *[]byte
-	framed   bool // the answer has a content-length: nothing can be added
+	framed   bool   // the answer has a content-length: nothing can be added
 	sniffing bool
 	filter   *wire.UsageFilter // nil: nothing is taken out
 	filtered []byte            // output of filter, not yet released
 	raw      []byte            // input of filter
+	inEvent  bool              // the engine's answer ended inside an event
 	end      error             // set once the engine's answer has ended
 	last     []byte            // the error event, not yet released
 	told     bool
@@ -117,7 +117,10 @@ func (l *relay) passed(p []byte, err error) {
 	if err != nil {
 		l.end = err
 		if l.sniffing {
-			_ = r.sniff.Close()
+			l.inEvent = !r.sniff.AtBoundary()
+			if err == io.EOF {
+				_ = r.sniff.Close()
+			}
 		}
 	}
 }
@@ -143,10 +146,13 @@ func (l *relay) ending(p []byte) (int, error) {
 			message = "warmring was stopped in the middle of the answer"
 		}
 		if l.sniffing && !l.framed && r.x.Answer.Status < 300 {
-			if !r.sniff.AtBoundary() {
+			if l.inEvent {
 				l.last = append(l.last, "\n\n"...) // the event under way will not be completed
 			}
-			l.last = append(l.last, wire.ErrorEvent(r.route.Family, 502, "upstream_reset", message)...)
+			l.last = append(l.last, r.sniff.ErrorEvent(502, "", message)...)
+		}
+		if r.end == endUpstreamReset && !r.s.stopped.Load() {
+			r.up.Report(time.Now(), engines.Broken)
 		}
 		r.s.log.Warn("engine broke off after the commit point", "request", r.id, "engine", r.up.Name, "error", l.end)
 	}
@@ -158,31 +164,39 @@ func (l *relay) ending(p []byte) (int, error) {
 	return 0, errBrokenEnd
 }
 
-// endedEarly tells that a stream ended cleanly without its family's final event,
-// on an engine that is known to send them: its process died inside the answer.
-func (l *relay) endedEarly() bool {
-	r := l.r
-	if !l.sniffing || !r.stream || r.sniff.Finished() {
-		if l.sniffing && r.sniff.Finished() {
-			r.up.finishes.Store(true)
-		}
+// endedEarly tells that a stream ended cleanly without its family's final event:
+// the engine's process died inside the answer.
+func (l *relay) endedEarly() bool { return l.sniffing && l.r.endedEarly() }
+
+// endedEarly tells that the stream read so far, which has ended, lacks its
+// family's final event although the engine is known to send them.
+func (r *request) endedEarly() bool {
+	if !r.stream {
+		return false
+	}
+	known := &r.up.finishes[r.route.Family]
+	if r.sniff.Finished() {
+		known.Store(true)
 		return false
 	}
 	if _, failed := r.sniff.Failure(); failed {
 		return false
 	}
-	return r.up.finishes.Load()
+	if k := r.up.DetectedKind(); k == engines.VLLM || k == engines.SGLang {
+		return true
+	}
+	return known.Load()
 }
 
 // extendDeadline bounds how long the client may refuse to take the next bytes.
-// Deadlines are not free: one a second is enough.
+// Deadlines are not free: they are moved on when an eighth of them has passed.
 func (l *relay) extendDeadline() {
 	limit := l.r.s.cfg.Timeouts.ClientWrite.Std()
-	if limit <= 0 {
+	if limit <= 0 || l.r.s.stopped.Load() {
 		return
 	}
 	now := time.Now()
-	if l.deadline.Sub(now) > limit-time.Second && !l.deadline.IsZero() {
+	if l.deadline.Sub(now) > limit-limit/8 {
 		return
 	}
 	// While the engine is silent the deadline may pass without harm: it is moved
@@ -199,10 +213,17 @@ func (l *relay) Close() error {
 		return nil
 	}
 	_ = r.ctx.Conn().SetWriteDeadline(time.Time{})
-	complete := l.end == io.EOF && !l.told
-	if !complete && r.end == endNone {
-		r.end = endClientClosed
-		r.cancelUpstream()
+	if complete := l.end == io.EOF && !l.told; !complete {
+		if r.conn != nil {
+			r.conn.disarm() // nobody else stops it from here on
+		}
+		if r.end == endNone {
+			r.end = endClientClosed
+			if !r.x.Canceled() && !r.aborts.busy() {
+				r.stop()
+			}
+		}
+		r.aborts.wait() // an engine that must be asked first is asked before the close
 	}
 	r.x.Close()
 	r.usage = r.sniff.Usage()

@@ -1,8 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +42,7 @@ type request struct {
 	decoded bool
 
 	scratch  *scratch // nil after the commit point
+	aborts   pending  // aborts in the background that still refer to this request
 	identity identity.Identity
 	decision ring.Decision
 	charge   *ring.Charge
@@ -65,9 +69,15 @@ type request struct {
 
 	lane lanePart
 
-	current    atomic.Pointer[upstream] // the engine under way, for clientGone
-	abandoned  atomic.Bool              // an abort in the background still refers to this request
-	next, prev *request                 // in the list of live requests
+	current    atomic.Pointer[sending] // what is under way, for stop
+	next, prev *request                // in the list of live requests
+}
+
+// sending is what must be known of an exchange under way to stop it. It does not
+// change.
+type sending struct {
+	up  *upstream
+	rid string // SGLang's handle for /abort_request; "" where closing is enough
 }
 
 // scratch is what a request needs up to its commit point and no longer: an idle
@@ -135,13 +145,25 @@ func (r *request) clientGone() {
 	case r.gone <- struct{}{}:
 	default:
 	}
-	if up := r.current.Load(); up != nil && up.DetectedKind() == engines.SGLang && r.rid != "" {
-		r.abandoned.Store(true)
-		// SGLang looks for closed connections every 2 to 4 s only: ask first.
-		r.s.abortThen(up, r.rid, r.x.Cancel)
+	r.stop()
+}
+
+// stop ends the engine's work on the request in the way its kind needs. It may be
+// called from any goroutine that keeps the request from being recycled meanwhile,
+// and does not block.
+func (r *request) stop() {
+	in := r.current.Load()
+	if in == nil || in.rid == "" {
+		r.x.Cancel()
 		return
 	}
-	r.x.Cancel()
+	// SGLang looks for closed connections every 2 to 4 s only, and forgets the
+	// name of a request whose connection is gone: ask first, then close.
+	r.aborts.begin()
+	r.s.abortThen(in.up, in.rid, func() {
+		r.x.Cancel()
+		r.aborts.end()
+	})
 }
 
 // hasLeft tells whether the client was seen leaving.
@@ -191,6 +213,7 @@ func (r *request) place() error {
 	t := &sc.turn
 	t.Exclude = sc.exclude
 	var deadline time.Time
+	refreshed := false
 	for {
 		changed := r.s.changes.next()
 		t.Now = r.s.now()
@@ -201,7 +224,12 @@ func (r *request) place() error {
 			r.s.metrics.decision(r.decision.Reason)
 			return nil
 		}
-		if !errors.Is(err, ring.ErrNoEngine) || sc.kept.set {
+		if errors.Is(err, ring.ErrUnknownModel) && r.model != "" && !refreshed {
+			refreshed = true // an adapter may have been loaded since the lists were read
+			r.refreshModels()
+			continue
+		}
+		if !errors.Is(err, ring.ErrNoEngine) || sc.kept.set || sc.broken {
 			return err
 		}
 		if deadline.IsZero() {
@@ -234,31 +262,54 @@ func (r *request) place() error {
 	}
 }
 
+// refreshModels has the engines' lists of models read again before one is called
+// unknown (C171). The fleet bounds how often.
+func (r *request) refreshModels() {
+	ctx, cancel := context.WithTimeout(context.Background(), refreshLimit)
+	defer cancel()
+	r.s.fleet.RefreshModels(ctx)
+}
+
+const refreshLimit = 2 * time.Second
+
 // exchange sends the request to the placed engine and holds the answer back up
 // to its commit point. It returns true if another engine may be tried.
 func (r *request) exchange() (again bool) {
 	s, sc, up := r.s, r.scratch, r.up
-	r.current.Store(nil)
 	r.x.Reset()
 	r.prepare()
-	r.current.Store(up)
+	in := &up.sending
+	if r.rid != "" {
+		in = &sending{up, r.rid}
+	}
+	r.current.Store(in)
 	if r.lane.flight.Load() == taken {
 		return r.tookBack() // before it was sent
+	}
+	if r.s.stopped.Load() { // the cancel came before Reset
+		r.refuse(fasthttp.StatusServiceUnavailable, "shutting_down", "warmring is shutting down")
+		return false
 	}
 	if r.hasLeft() {
 		r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
 		r.left()
 		return false
 	}
+	if sc.broken {
+		s.metrics.resent.Inc()
+	}
 	err := r.x.Do(up.pool, sc.head, sc.pieces, isHead(r.ctx), s.limits)
 	now := time.Now()
+	if r.x.Resent {
+		s.metrics.resent.Inc()
+	}
 	if err != nil {
 		return r.failed(err, now)
 	}
 	a := &r.x.Answer
 	switch {
 	case a.Status == fasthttp.StatusTooManyRequests || a.Status == fasthttp.StatusServiceUnavailable:
-		up.Report(now, engines.Refused)
+		up.ReportBusy(now, retryAfter(a, now))
 		if r.mayRetry() {
 			return r.keep(a)
 		}
@@ -279,6 +330,22 @@ func (r *request) exchange() (again bool) {
 		return r.hold()
 	}
 	return r.whole()
+}
+
+// retryAfter is how long an engine's refusal asks to stay away; 0 when it does not
+// say.
+func retryAfter(a *engines.Answer, now time.Time) (wait time.Duration) {
+	a.EachHeader(func(name, value []byte) {
+		if !foldEqual(name, "retry-after") {
+			return
+		}
+		if seconds, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+			wait = time.Duration(seconds) * time.Second
+		} else if at, err := http.ParseTime(string(value)); err == nil {
+			wait = max(at.Sub(now), 0)
+		}
+	})
+	return wait
 }
 
 // mayRetry tells whether an answer of this attempt may be put aside for another
@@ -305,6 +372,7 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 	switch {
 	case errors.Is(err, engines.ErrUnreachable):
 		r.up.Report(now, engines.Unreachable)
+		r.scratch.broken = r.scratch.broken || r.x.Resent // a kept connection may have carried it before
 		return true
 	case errors.Is(err, engines.ErrTimeout):
 		r.answerError(fasthttp.StatusGatewayTimeout, "upstream_timeout", err.Error())
@@ -313,14 +381,23 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 	}
 	// The engine may have begun the work: one more try, no third one.
 	r.up.Report(now, engines.Broken)
-	if r.scratch.broken {
-		r.answerError(fasthttp.StatusBadGateway, "upstream_closed", fmt.Sprintf("engine %s closed the connection without an answer after %s", r.up.Name, now.Sub(r.started).Round(time.Millisecond)))
-		r.finish(endUpstreamReset, fasthttp.StatusBadGateway)
+	if r.scratch.broken || r.attempts >= r.s.cfg.Retry.Attempts {
+		r.brokeOff()
 		return false
 	}
 	r.scratch.broken = true
-	r.s.metrics.resent.Inc()
+	if r.x.Resent {
+		r.brokeOff() // that was the second one already
+		return false
+	}
 	return true
+}
+
+// brokeOff ends a request whose engine closed the connection without an answer
+// and that must not be sent again.
+func (r *request) brokeOff() {
+	r.answerError(fasthttp.StatusBadGateway, "upstream_closed", fmt.Sprintf("the engine closed the connection without an answer, %s after the request came", time.Since(r.started).Round(time.Millisecond)))
+	r.finish(endUpstreamReset, fasthttp.StatusBadGateway)
 }
 
 // keep puts an engine's refusal aside and asks for another engine.
@@ -365,6 +442,8 @@ func (r *request) unplaced(err error) {
 		r.left()
 	case r.scratch.kept.set:
 		r.answerKept()
+	case r.scratch.broken:
+		r.brokeOff()
 	case errors.Is(err, ring.ErrUnknownModel):
 		r.unknownModel()
 	case r.attempts > 0:

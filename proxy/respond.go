@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
 	"github.com/warmring/warmring/ring/identity"
+	"github.com/warmring/warmring/ring/prompt"
 )
 
 // refuse answers a request that no engine answered and ends it.
@@ -70,15 +72,40 @@ func (r *request) unknownModel() {
 	r.refuse(fasthttp.StatusNotFound, "model_not_found", fmt.Sprintf("the model %q does not exist here; known: %s", r.model, r.s.knownModels()))
 }
 
-// answerModels answers with the union of what the engines serve.
-func (r *request) answerModels() {
+// answersModels answers for the list of models, the union of what the engines
+// serve, and for one card of it.
+func (r *request) answersModels(path []byte) bool {
+	var body []byte
+	switch r.route.Template {
+	case "/v1/models":
+		body = r.s.fleet.ModelsJSON()
+	case "/v1/models/{id}":
+		_, id, _ := bytes.Cut(path, []byte("/models/"))
+		name, err := url.PathUnescape(string(bytes.TrimSuffix(id, []byte("/"))))
+		if err != nil {
+			return false
+		}
+		card, ok := r.s.fleet.ModelJSON(name)
+		if !ok {
+			r.refreshModels()
+			card, ok = r.s.fleet.ModelJSON(name)
+		}
+		if !ok {
+			r.model = name[:min(len(name), 256)]
+			r.unknownModel()
+			return true
+		}
+		body = card
+	default:
+		return false
+	}
 	resp := &r.ctx.Response
 	resp.Header.SetContentType("application/json")
-	body := r.s.fleet.ModelsJSON()
 	resp.SetBody(body)
 	r.sent = int64(len(body))
 	r.ownHeaders()
 	r.finish(endOK, fasthttp.StatusOK)
+	return true
 }
 
 // ownHeaders adds what the proxy tells about its decision.
@@ -125,21 +152,19 @@ func (r *request) dropPrompt() {
 	r.s.recycleScratch(sc)
 }
 
+// turnOf is the session that a response belongs to, with the scope of its key.
+type turnOf struct{ session, seed uint64 }
+
 // learnResponse remembers whose turn produced a Responses API id, so that a
 // request that continues it by previous_response_id finds its session.
 func (r *request) learnResponse(id []byte) {
 	if len(id) == 0 || r.decision.Session == 0 {
 		return
 	}
-	r.s.previous.Add(identity.Key(r.seed, id), r.decision.Session)
-}
-
-// cancelUpstream stops the engine's work on this request in the way its kind
-// needs; the connection is closed by whoever calls it next.
-func (r *request) cancelUpstream() {
-	if r.up != nil && r.up.DetectedKind() == engines.SGLang && r.rid != "" {
-		r.s.abortThen(r.up, r.rid, func() {})
-	}
+	turn := turnOf{r.decision.Session, r.seed}
+	r.s.previous.Add(identity.Key(r.seed, id), turn)
+	// Requests for the response itself name no model.
+	r.s.previous.Add(identity.Key(prompt.Seed(r.tenant, nil), id), turn)
 }
 
 // finish ends the request's accounting, once: metrics, the access log and the

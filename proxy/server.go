@@ -32,10 +32,11 @@ import (
 	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
 	"github.com/warmring/warmring/ring/identity"
+	"github.com/warmring/warmring/ring/prompt"
 )
 
-// maxResponses bounds the Responses API ids whose sessions are remembered: 16
-// bytes of payload each, the oldest go first.
+// maxResponses bounds the Responses API ids whose sessions are remembered, two
+// entries of 24 bytes of payload each; the oldest go first.
 const maxResponses = 200_000
 
 // Options is what a Server is made with besides its configuration.
@@ -61,7 +62,7 @@ type Server struct {
 	tenantSecret string
 	metrics      *metricSet
 	recent       *recentRequests
-	previous     *lru.Cache[uint64, uint64]
+	previous     *lru.Cache[uint64, turnOf]
 	hangups      *hangups
 	http         *fasthttp.Server
 	admin        *fasthttp.Server
@@ -86,7 +87,8 @@ type upstream struct {
 	*engines.Engine
 	pool      *engines.Pool
 	extraHead []byte
-	finishes  atomic.Bool // it has ended a stream with its family's final event before
+	sending   sending                           // to it, where closing the connection is enough to stop
+	finishes  [prompt.Responses + 1]atomic.Bool // by family: it has ended a stream with the final event before
 	lanes     *engineLanes
 	preempt   string // the operator's word: auto, yes or no
 	kept      keptShare
@@ -137,9 +139,10 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 			up.extraHead = fmt.Appendf(up.extraHead, "%s: %s\r\n", name, value)
 		}
 		up.lanes = newEngineLanes(laneOptions(&cfg.Lanes), s.now)
+		up.sending.up = up
 		s.upstreams[e.Name] = up
 	}
-	if s.previous, err = lru.New[uint64, uint64](maxResponses); err != nil {
+	if s.previous, err = lru.New[uint64, turnOf](maxResponses); err != nil {
 		return nil, err
 	}
 	s.metrics = newMetricSet(s)
@@ -376,7 +379,7 @@ func (s *Server) recycle(r *request) {
 	if r.scratch != nil {
 		s.recycleScratch(r.scratch)
 	}
-	if r.abandoned.Load() || r.lane.aborts.Load() > 0 {
+	if r.aborts.busy() {
 		return // an abort under way will cancel its exchange once more
 	}
 	select {
