@@ -65,7 +65,7 @@ func Default() *Config {
 		Keepalive: Keepalive{},
 		Lanes:     defaultLanes(),
 		Log:       defaultLog(),
-		Cluster:   Cluster{},
+		Cluster:   defaultCluster(),
 		lookup:    os.LookupEnv,
 	}
 }
@@ -130,8 +130,9 @@ func (c *Config) At(key string, err error) error {
 // Warnings lists what is allowed but probably not meant, one sentence each, for the log at start-up and for the check command.
 func (c *Config) Warnings() []string {
 	var out []string
-	if c.Cluster.Bind != "" || len(c.Cluster.Join) > 0 {
-		out = append(out, "[cluster] is read but this build has no gossip yet: every proxy works alone")
+	out = append(out, c.Cluster.warnings()...)
+	if c.Cluster.Bind != "" && c.Identity.Secret.Reveal() == "" {
+		out = append(out, "[cluster] without identity.secret: the keys of sessions that proxies tell each other can be computed by who knows the session ids")
 	}
 	if c.Timeouts.FirstByte > 0 {
 		out = append(out, fmt.Sprintf("timeouts.first_byte = %q ends every prefill that takes longer, and the work done for it is lost", c.Timeouts.FirstByte))

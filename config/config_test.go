@@ -91,8 +91,8 @@ join = ["warmring-headless:7946"]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Warnings()) != 1 || !strings.Contains(c.Warnings()[0], "cluster") {
-		t.Errorf("a cluster that does nothing must be told: %q", c.Warnings())
+	if len(c.Warnings()) != 2 || !strings.Contains(c.Warnings()[0], "no cluster.keys") || !strings.Contains(c.Warnings()[1], "identity.secret") {
+		t.Errorf("a cluster open to everybody must be told: %q", c.Warnings())
 	}
 }
 
@@ -101,7 +101,7 @@ func TestEverySectionIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := parse("full.toml", data, environment("KEY_B", " kk-secret-b \n", "TENANTS", "tenant-secret"))
+	c, err := parse("full.toml", data, environment("KEY_B", " kk-secret-b \n", "TENANTS", "tenant-secret", "CLUSTER_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +132,12 @@ func TestSecretsAreNowhereInPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := parse("full.toml", data, environment("KEY_B", "kk-secret-b", "TENANTS", "tenant-secret"))
+	c, err := parse("full.toml", data, environment("KEY_B", "kk-secret-b", "TENANTS", "tenant-secret", "CLUSTER_KEY", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, print := range prints(c, c.Engines, c.Engines[0], c.Specs(), c.Specs()[0], c.Identity) {
-		for _, secret := range []string{"kk-secret-1", "kk-secret-2", "kk-secret-b", "tenant-secret"} {
+		for _, secret := range []string{"kk-secret-1", "kk-secret-2", "kk-secret-b", "tenant-secret", "bGFzdCBtb250", "MDEyMzQ1"} {
 			if strings.Contains(print, secret) {
 				t.Errorf("%q is in %.300q", secret, print)
 			}

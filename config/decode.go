@@ -179,6 +179,14 @@ func decodeText(u encoding.TextUnmarshaler, value any, path string, p *problems)
 
 func decodeArray(target reflect.Value, value any, path string, p *problems) {
 	elements, ok := value.([]any)
+	if target.Type().Elem() == reflect.TypeFor[Secret]() {
+		if !ok {
+			mismatch(path, "an array of strings", `write ["a", "b"]`, value, p)
+			return
+		}
+		decodeSecrets(target, elements, path, p)
+		return
+	}
 	if target.Type().Elem().Kind() == reflect.Struct {
 		if _, isTable := value.(map[string]any); isTable { // [engine] instead of [[engine]]
 			p.addf(path, fmt.Sprintf("write [[%s]]: there can be several", shown(path)), "%s must be in double brackets", shown(path))
@@ -216,6 +224,20 @@ func decodeArray(target reflect.Value, value any, path string, p *problems) {
 			continue
 		}
 		out = append(out, s)
+	}
+	target.Set(reflect.ValueOf(out))
+}
+
+// decodeSecrets reads an array of secrets. Faults are told at the array: a line of its own might show a secret.
+func decodeSecrets(target reflect.Value, elements []any, path string, p *problems) {
+	var out []Secret
+	for _, element := range elements {
+		s, ok := element.(string)
+		if !ok {
+			mismatch(path, "an array of strings", "put each in quotes", element, p)
+			continue
+		}
+		out = append(out, NewSecret(s))
 	}
 	target.Set(reflect.ValueOf(out))
 }

@@ -12,6 +12,7 @@ import (
 // Redacted is the whole effective configuration as TOML, defaults included, secrets masked: what the check command prints and a support request may contain.
 func (c *Config) Redacted() string {
 	shown := *c
+	shown.Cluster.Keys = nil // masked ones would be no keys, and what is printed should be a configuration
 	shown.Engines = slices.Clone(c.Engines)
 	for i := range shown.Engines {
 		if e := &shown.Engines[i]; e.APIKeyEnv != "" {

@@ -78,12 +78,3 @@ func (m *Models) Resolve(name string, known func(string) bool) string {
 	}
 	return name
 }
-
-// Cluster is the gossip between proxies.
-type Cluster struct {
-	// Bind is the address to gossip on, "host:port". Default "": alone.
-	Bind string `toml:"bind"`
-
-	// Join are addresses of other proxies, names may have many. Default none.
-	Join []string `toml:"join"`
-}

@@ -26,15 +26,7 @@ func (c *Config) validate(p *problems) {
 	c.validatePaths(p)
 	oneOf("log.format", c.Log.Format, []string{"text", "json"}, p)
 	oneOf("log.level", c.Log.Level, []string{"debug", "info", "warn", "error"}, p)
-	if c.Cluster.Bind != "" {
-		checkAddress("cluster.bind", c.Cluster.Bind, true, p)
-	}
-	for i, peer := range c.Cluster.Join {
-		checkAddress(fmt.Sprintf("cluster.join.%d", i), peer, true, p)
-	}
-	if len(c.Cluster.Join) > 0 && c.Cluster.Bind == "" {
-		p.addf("cluster.join", `add bind = "0.0.0.0:7946"`, "cluster.join needs cluster.bind")
-	}
+	c.validateCluster(p)
 	c.expandSecret("identity.secret", &c.Identity.Secret, p)
 	for i, source := range c.Identity.Sources {
 		if strings.TrimSpace(source) == "" {
