@@ -59,6 +59,7 @@ type Client struct {
 	Base   string            // URL without a slash at the end
 	Header map[string]string // sent with each request
 	HTTP   *http.Client      // nil = the default one
+	Began  func(*Answer)     // nil, or called once when a stream's first event is there
 }
 
 // Ask sends one request and reads the whole answer. Statuses are no errors; a broken stream is one, beside what had come.
@@ -89,7 +90,7 @@ func (c Client) Ask(ctx context.Context, path string, body Body, header map[stri
 	defer response.Body.Close()
 	a := &Answer{Status: response.StatusCode, Header: response.Header, Prompt: -1, Cached: -1, Output: -1}
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
-		err = a.readStream(response.Body, begin)
+		err = a.readStream(response.Body, begin, c.Began)
 	} else {
 		a.Body, err = io.ReadAll(response.Body)
 		a.First = time.Since(begin)
@@ -105,7 +106,7 @@ func (c Client) Ask(ctx context.Context, path string, body Body, header map[stri
 	return a, nil
 }
 
-func (a *Answer) readStream(body io.Reader, begin time.Time) error {
+func (a *Answer) readStream(body io.Reader, begin time.Time, began func(*Answer)) error {
 	lines := bufio.NewReader(body)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -113,6 +114,9 @@ func (a *Answer) readStream(body io.Reader, begin time.Time) error {
 		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 			if a.Events++; a.Events == 1 {
 				a.First = time.Since(begin)
+				if began != nil {
+					began(a)
+				}
 			}
 			data = bytes.TrimSpace(data)
 			if string(data) == "[DONE]" {

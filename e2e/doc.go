@@ -10,6 +10,6 @@
 // absent is skipped with that reason, or fails where WARMRING_E2E=require is set. A part that is there is always driven.
 //
 // Limits: starting a real vLLM takes 35 to 75 s and 4 GB, so tests share engines and keep apart by what their prompts say;
-// the tiny model's weights are random, so its answers mean nothing and only end at max_tokens. Linux only where it matters:
-// elsewhere the harness compiles, but real engines are not pinned to cores and children of children may stay behind.
+// the tiny model's weights are random, so its answers mean nothing and only end at max_tokens. Unix only where it matters:
+// elsewhere the harness compiles, but children of children may stay behind. Real vLLM needs Linux (taskset).
 package e2e

@@ -16,13 +16,13 @@ func TestOneOfThreeEnginesIsKilled(t *testing.T) { // C044, C081
 	engines := llamas(t, 3, 4)
 	w := proxy(t, "", engines...)
 	const sessions, turns = 9, 6
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	var (
 		mu                   sync.Mutex
 		whole, broken, moved int
 		killed               = make(chan struct{})
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	var playing sync.WaitGroup
 	for n := range sessions {
 		playing.Go(func() {
@@ -62,10 +62,35 @@ func TestOneOfThreeEnginesIsKilled(t *testing.T) { // C044, C081
 		defer mu.Unlock()
 		return whole >= sessions*turns/3
 	})
-	close(killed)
-	engines[1].Kill()
+	// One more answer, far too long to end by itself: the engine that writes it is the one to be killed.
+	victim := make(chan string, 1)
+	writer := Client{Base: w.URL, Began: func(a *Answer) { victim <- a.Engine() }}
+	type end struct {
+		answer *Answer
+		err    error
+	}
+	story := make(chan end, 1)
+	go func() {
+		a, err := writer.Ask(ctx, Chat, Body{"model": engines[0].Model, "messages": []Message{{"user", "A story without an end."}}, "max_tokens": 20000, "ignore_eos": true, "stream": true}, nil)
+		story <- end{a, err}
+	}()
+	select {
+	case name := <-victim:
+		close(killed)
+		engines[name[0]-'a'].Kill()
+	case e := <-story:
+		t.Fatalf("the endless story did not begin: %v %+v", e.err, e.answer)
+	}
+	begin := time.Now()
+	e := <-story
+	if e.err == nil || e.answer == nil || e.answer.Failure == "" || e.answer.Finished {
+		t.Errorf("the story's engine was killed, but its end was: %v %+v", e.err, e.answer)
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("the story's reader was told %v after the kill", took)
+	}
 	playing.Wait()
-	t.Logf("%d turns whole, %d broken after their first token, %d changed engine", whole, broken, moved)
+	t.Logf("%d turns whole, %d and the story broken after their first token, %d changed engine", whole, broken, moved)
 	if whole+broken != sessions*turns {
 		t.Errorf("%d turns accounted for, want %d", whole+broken, sessions*turns)
 	}

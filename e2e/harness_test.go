@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,6 +53,35 @@ func TestStoppingEndsTheWholeGroup(t *testing.T) {
 	p.Kill()
 	await(t, 5*time.Second, "the child's end", func() bool { return dead(child) })
 	p.Stop() // once more does no harm
+}
+
+// A test binary that is killed runs no clean-up: a guard ends what it started.
+func TestAKilledTestLeavesNothingBehind(t *testing.T) {
+	if os.Getenv("WARMRING_E2E_VICTIM") != "" { // in the binary to be killed
+		if _, err := StartProcess(Command{Name: "left", Logs: t.TempDir(), Args: []string{"sh", "-c", "sleep 60 & echo $! >child; wait"}, Dir: os.Getenv("WARMRING_E2E_VICTIM")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		return
+	}
+	dir := t.TempDir()
+	victim := exec.Command(os.Args[0], "-test.run=^TestAKilledTestLeavesNothingBehind$")
+	victim.Env = append(os.Environ(), "WARMRING_E2E_VICTIM="+dir, "TMPDIR="+dir)
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer victim.Process.Kill()
+	child := 0
+	await(t, 10*time.Second, "the child", func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, "child"))
+		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return child > 0
+	})
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait()
+	await(t, 5*time.Second, "the child's end", func() bool { return dead(child) })
 }
 
 func dead(pid int) bool {

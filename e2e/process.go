@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +24,8 @@ type Process struct {
 	ended chan struct{}
 	err   error // of Wait; read only after ended is closed
 	stop  sync.Once
+
+	dismiss func() // the guard, which ends the group if this process dies first
 }
 
 // Command describes a program to start.
@@ -47,22 +48,18 @@ func StartProcess(c Command) (*Process, error) {
 	p.cmd.Dir, p.cmd.Env = c.Dir, c.Env
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	ownGroup(p.cmd)
-	started := make(chan error, 1)
-	// The kernel ties the child's life to the thread that started it, so that thread stays here until the child is gone.
+	err = p.cmd.Start()
+	log.Close() // the program has its own
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer log.Close()
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
 		p.err = p.cmd.Wait()
 		close(p.ended)
 	}()
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	if p.dismiss, err = guard(p.Pid()); err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("guard of %s: %w", c.Name, err)
 	}
 	return p, nil
 }
@@ -98,6 +95,7 @@ func (p *Process) Stop() {
 		_ = p.Terminate()
 		_ = p.Wait(10 * time.Second)
 		p.Kill() // whatever children are left; the group is gone otherwise
+		p.dismiss()
 	})
 }
 
