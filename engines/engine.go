@@ -24,6 +24,7 @@ type Engine struct {
 
 	wantProbe  atomic.Bool
 	wantModels atomic.Bool
+	wantFacts  atomic.Bool
 
 	mu         sync.Mutex
 	health     health

@@ -116,7 +116,7 @@ func (p *prober) round(ctx context.Context) {
 		if models != nil {
 			listed = *models
 		}
-		if returning || !p.settled || !now.Before(p.nextFacts) {
+		if p.e.wantFacts.Swap(false) || returning || !p.settled || !now.Before(p.nextFacts) {
 			facts = p.readFacts(ctx, returning, ownerOf(listed))
 			p.nextFacts = now.Add(p.jitter(factsEvery * p.e.fleet.opt.ProbeInterval))
 		}

@@ -79,7 +79,7 @@ func (s *Server) handleAdmin(ctx *fasthttp.RequestCtx) {
 		}
 		adminError(ctx, fasthttp.StatusNotFound, fmt.Sprintf("no finished request %.140q among the last %d", id, maxRecent))
 	case path == "/api/cluster":
-		adminJSON(ctx, map[string]any{"enabled": false, "members": []string{}, "note": "this proxy works alone: there is no [cluster]"})
+		adminJSON(ctx, s.clusterView())
 	case strings.HasPrefix(path, "/debug/pprof"):
 		pprofhandler.PprofHandler(ctx)
 	default:
@@ -101,6 +101,9 @@ func (s *Server) ready(ctx *fasthttp.RequestCtx) {
 	case s.draining.Load():
 		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
 		ctx.SetBodyString("draining\n")
+	case s.joining():
+		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		ctx.SetBodyString("joining the other proxies\n")
 	case usable == 0:
 		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
 		fmt.Fprintf(ctx, "none of %d engines is usable\n", len(all))
@@ -205,6 +208,9 @@ func (s *Server) steer(ctx *fasthttp.RequestCtx, name, action string) {
 	if err != nil {
 		adminError(ctx, fasthttp.StatusNotFound, err.Error())
 		return
+	}
+	if c := s.cluster.Load(); c != nil {
+		c.Drain(name, action == "drain")
 	}
 	s.log.Info("engine steered by an operator", "engine", name, "action", action)
 	adminJSON(ctx, map[string]string{"engine": name, "action": action, "state": s.fleet.ByName(name).State().String()})

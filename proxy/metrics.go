@@ -203,6 +203,7 @@ func (m *metricSet) finished(r *request, took time.Duration) {
 func (m *metricSet) write(s *Server, w io.Writer) {
 	m.set.WritePrometheus(w)
 	writePlacement(w, s.placer)
+	writeCluster(w, s.cluster.Load())
 	writeLanes(w, s)
 	metrics.WriteProcessMetrics(w)
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
+	"github.com/warmring/warmring/ring/gossip"
 	"github.com/warmring/warmring/ring/identity"
 	"github.com/warmring/warmring/ring/prompt"
 )
@@ -68,6 +69,7 @@ type Server struct {
 	admin        *fasthttp.Server
 	ids          idSource
 	started      time.Time
+	cluster      atomic.Pointer[gossip.Cluster] // nil = alone
 
 	requests  sync.Pool
 	scratches sync.Pool
@@ -183,6 +185,7 @@ func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 			up.lanes.evict()
 		}
 	}
+	s.tellOthers(e, what)
 	s.changes.announce()
 }
 
@@ -227,6 +230,10 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 		return fmt.Errorf("watching client connections: %w", err)
 	}
 	defer s.hangups.close()
+	if err := s.startCluster(); err != nil {
+		return err
+	}
+	defer s.leaveCluster()
 	probing, stopProbing := context.WithCancel(context.Background())
 	var probes sync.WaitGroup
 	probes.Add(1)

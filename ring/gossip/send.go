@@ -18,24 +18,18 @@ const (
 	maxReply     = 600  // entries per comparison: 16 KB
 )
 
-// flush sends the Placer's news.
+// flush sends the Placer's news: the first at once, as a session's next turn may be under way, then what gathers meanwhile.
 func (c *Cluster) flush() {
-	timer := time.NewTimer(gather)
-	timer.Stop()
-	defer timer.Stop()
 	for {
 		select {
 		case <-c.base.Done():
 			return
 		case <-c.wake:
 		}
-		timer.Reset(gather)
-		select {
-		case <-c.base.Done():
-			return
-		case <-timer.C:
-		}
 		c.sendNews()
+		if !sleep(c.base, gather) {
+			return
+		}
 	}
 }
 
