@@ -141,7 +141,7 @@ func TestPiOnSimulatedEngines(t *testing.T) {
 					t.Errorf("run %d: the agent printed nothing", turn+1)
 				}
 			}
-			shared.drive("pi")
+			shared.drive(version("pi"))
 			if _, err := os.Stat(filepath.Join(pi.Home, "made-by-tool.txt")); err != nil {
 				t.Errorf("the tool was not run: %v", err)
 			}
@@ -183,7 +183,7 @@ func TestPiOnVLLM(t *testing.T) {
 			need(t, err)
 		}
 	}
-	shared.drive("pi")
+	shared.drive(version("pi"))
 	after := served(t, engines)
 	first, second := after[0]-before[0], after[1]-before[1]
 	t.Logf("%v requests on one engine, %v on the other", first, second)

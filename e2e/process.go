@@ -160,7 +160,7 @@ var ErrAbsent = errors.New("not installed")
 func installed(part, file string) (string, error) {
 	for _, name := range []string{filepath.Join("stamps", part), file} {
 		if _, err := os.Stat(filepath.Join(Home(), name)); err != nil {
-			return "", fmt.Errorf("real %s is %w: run e2e/install %s", part, ErrAbsent, part)
+			return "", fmt.Errorf("real part %s: %w; run e2e/install %s", part, ErrAbsent, part)
 		}
 	}
 	return filepath.Join(Home(), file), nil
