@@ -16,26 +16,27 @@ import (
 // that zero is visible. Label values come from bounded lists: routes are
 // templates, engines are the configured ones, models and sessions are no labels.
 type metricSet struct {
-	set       *metrics.Set
-	ends      [endReasons]*metrics.Counter
-	reasons   []*metrics.Counter
-	ttft      *metrics.PrometheusHistogram
-	took      *metrics.PrometheusHistogram
-	wait      *metrics.PrometheusHistogram
-	resent    *metrics.Counter
-	preempted *metrics.Counter
-	laneWait  [2]*metrics.PrometheusHistogram // held in the proxy, by lane.Class
-	laneExtra *metrics.PrometheusHistogram    // delay that short turns added to a long one
-	panics    *metrics.Counter
-	received  *metrics.Counter
-	sent      *metrics.Counter
-	prompt    *metrics.Counter
-	cached    *metrics.Counter
-	output    *metrics.Counter
-	predicted *metrics.Counter
-	available *metrics.Counter
-	unknown   *metrics.Counter
-	engines   map[string]*engineMetrics
+	set                      *metrics.Set
+	ends                     [endReasons]*metrics.Counter
+	reasons                  []*metrics.Counter
+	ttft                     *metrics.PrometheusHistogram
+	took                     *metrics.PrometheusHistogram
+	wait                     *metrics.PrometheusHistogram
+	resent                   *metrics.Counter
+	newsAwaited, newsArrived *metrics.Counter // turns that waited for other proxies' news of their session; and got it
+	preempted                *metrics.Counter
+	laneWait                 [2]*metrics.PrometheusHistogram // held in the proxy, by lane.Class
+	laneExtra                *metrics.PrometheusHistogram    // delay that short turns added to a long one
+	panics                   *metrics.Counter
+	received                 *metrics.Counter
+	sent                     *metrics.Counter
+	prompt                   *metrics.Counter
+	cached                   *metrics.Counter
+	output                   *metrics.Counter
+	predicted                *metrics.Counter
+	available                *metrics.Counter
+	unknown                  *metrics.Counter
+	engines                  map[string]*engineMetrics
 
 	mu         sync.Mutex
 	routes     map[routeStatus]*metrics.Counter
@@ -59,26 +60,28 @@ var secondBounds = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 func newMetricSet(s *Server) *metricSet {
 	set := metrics.NewSet()
 	m := &metricSet{
-		set:        set,
-		ttft:       set.NewPrometheusHistogramExt("warmring_ttft_seconds", secondBounds),
-		took:       set.NewPrometheusHistogramExt("warmring_request_seconds", secondBounds),
-		wait:       set.NewPrometheusHistogramExt("warmring_wait_seconds", secondBounds),
-		resent:     set.NewCounter("warmring_resent_total"),
-		preempted:  set.NewCounter("warmring_preemptions_total"),
-		laneExtra:  set.NewPrometheusHistogramExt("warmring_lane_extra_delay_seconds", secondBounds),
-		panics:     set.NewCounter("warmring_panics_total"),
-		received:   set.NewCounter("warmring_received_bytes_total"),
-		sent:       set.NewCounter("warmring_sent_bytes_total"),
-		prompt:     set.NewCounter("warmring_prompt_tokens_total"),
-		cached:     set.NewCounter("warmring_cached_tokens_total"),
-		output:     set.NewCounter("warmring_output_tokens_total"),
-		predicted:  set.NewCounter("warmring_predicted_warm_tokens_total"),
-		available:  set.NewCounter("warmring_available_warm_tokens_total"),
-		unknown:    set.NewCounter("warmring_cached_unknown_total"),
-		engines:    make(map[string]*engineMetrics),
-		routes:     make(map[routeStatus]*metrics.Counter),
-		fallbacks:  make(map[string]*metrics.Counter),
-		identities: make(map[string]*metrics.Counter),
+		set:         set,
+		ttft:        set.NewPrometheusHistogramExt("warmring_ttft_seconds", secondBounds),
+		took:        set.NewPrometheusHistogramExt("warmring_request_seconds", secondBounds),
+		wait:        set.NewPrometheusHistogramExt("warmring_wait_seconds", secondBounds),
+		resent:      set.NewCounter("warmring_resent_total"),
+		newsAwaited: set.NewCounter("warmring_news_awaited_total"),
+		newsArrived: set.NewCounter("warmring_news_arrived_total"),
+		preempted:   set.NewCounter("warmring_preemptions_total"),
+		laneExtra:   set.NewPrometheusHistogramExt("warmring_lane_extra_delay_seconds", secondBounds),
+		panics:      set.NewCounter("warmring_panics_total"),
+		received:    set.NewCounter("warmring_received_bytes_total"),
+		sent:        set.NewCounter("warmring_sent_bytes_total"),
+		prompt:      set.NewCounter("warmring_prompt_tokens_total"),
+		cached:      set.NewCounter("warmring_cached_tokens_total"),
+		output:      set.NewCounter("warmring_output_tokens_total"),
+		predicted:   set.NewCounter("warmring_predicted_warm_tokens_total"),
+		available:   set.NewCounter("warmring_available_warm_tokens_total"),
+		unknown:     set.NewCounter("warmring_cached_unknown_total"),
+		engines:     make(map[string]*engineMetrics),
+		routes:      make(map[routeStatus]*metrics.Counter),
+		fallbacks:   make(map[string]*metrics.Counter),
+		identities:  make(map[string]*metrics.Counter),
 	}
 	for _, class := range [...]lane.Class{lane.Interactive, lane.Long} {
 		m.laneWait[class] = set.NewPrometheusHistogramExt(fmt.Sprintf(`warmring_lane_wait_seconds{lane=%q}`, class), secondBounds)

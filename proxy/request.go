@@ -179,6 +179,7 @@ func (r *request) hasLeft() bool {
 // run places the request and tries engines until one answers or none is left.
 func (r *request) run() {
 	sc := r.scratch
+	r.awaitNews()
 	for {
 		if err := r.place(); err != nil {
 			r.unplaced(err)

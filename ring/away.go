@@ -336,3 +336,33 @@ func (a *away) unlink(i uint32) {
 	}
 	s.newer, s.older = none, none
 }
+
+// Missing tells whether a turn goes on with a session of which nothing is known, here or from others: if there are other proxies,
+// the news of it may be under way. A turn that only begins (it ends with its first user message) misses nothing. What Missing
+// says holds for the moment; it changes nothing.
+func (p *Placer) Missing(t *Turn) bool {
+	pr := t.Prompt
+	if pr == nil || len(pr.Chain) <= max(pr.First, 1) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share == nil {
+		return false
+	}
+	if t.Session != 0 {
+		i, key := p.scoped(t.Session, t.Seed)
+		return i == none && p.share.away.find(key, false) == none
+	}
+	first := max(pr.First, 1)
+	if p.taken(join(pr.Chain[first-1].Fingerprint, 0)) {
+		return false
+	}
+	for n := len(pr.Chain) - 1; n >= max(first, len(pr.Chain)-tailWindow); n-- {
+		at := pr.Chain[n].Fingerprint
+		if p.sessions.findTail(at, 0) != none || p.share.away.find(at, true) != none {
+			return false
+		}
+	}
+	return true
+}

@@ -217,6 +217,9 @@ func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 // IsReady tells whether Ready is closed.
 func (c *Cluster) IsReady() bool { return c.isReady.Load() }
 
+// HasMembers tells whether there are others now.
+func (c *Cluster) HasMembers() bool { return c.members.count() > 0 }
+
 func (c *Cluster) becomeReady(alone bool) {
 	if !c.isReady.Swap(true) {
 		c.alone.Store(alone)
