@@ -18,7 +18,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if done {
 		return status
 	}
-	_, err := run(ctx, set, stdout)
+	err := error(nil)
+	if set.alone != "" {
+		err = runEngine(ctx, set.alone, stdout)
+	} else {
+		_, err = run(ctx, set, stdout)
+	}
 	switch {
 	case err == nil:
 		return 0
@@ -32,6 +37,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // settings is what a demo is made of.
 type settings struct {
+	alone   string // address of a single engine; "" plays the demo
 	engines int
 	keep    bool
 	plain   bool

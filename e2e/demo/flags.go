@@ -31,6 +31,7 @@ func parseFlags(args []string, stderr io.Writer) (set settings, status int, done
 	sessions := fs.Int("sessions", 0, "agents at work at once, 2 to 500; their forks and sub-agents come on top (default 7 per engine)")
 	seed := fs.Uint64("seed", 1, "of the traffic: the same seed sends the same prompts")
 	keep := fs.Bool("keep", false, "leave engines and proxy running afterwards, until Ctrl-C, and print a request to try")
+	alone := fs.String("engine", "", "run nothing but one simulated engine on this `address`, host:port, until Ctrl-C or SIGTERM")
 	plain := fs.Bool("plain", false, "print lines now and then instead of a live table, as is done where there is no terminal")
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -46,6 +47,17 @@ func parseFlags(args []string, stderr io.Writer) (set settings, status int, done
 	switch {
 	case fs.NArg() > 0:
 		return wrong("unexpected argument %q", fs.Arg(0))
+	case *alone != "":
+		other := ""
+		fs.Visit(func(f *flag.Flag) {
+			if f.Name != "engine" {
+				other = f.Name
+			}
+		})
+		if other != "" {
+			return wrong("-engine runs one engine and no traffic: -%s has no meaning with it", other)
+		}
+		return settings{alone: *alone}, 0, false
 	case *engines < 2 || *engines > 16:
 		return wrong("-engines %d: 2 to 16 make a fleet that fits one process", *engines)
 	case *sessions == 0:
