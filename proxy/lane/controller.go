@@ -173,6 +173,7 @@ func (c *Controller) preempted(i uint32, done int) {
 		if r.state == preempting {
 			early := max(0, lost-(c.now-r.ordered))
 			c.credit -= early + c.earned(early)
+			c.totals.LostSeconds += seconds(early)
 			c.delay(r, early)
 		}
 	}
@@ -243,6 +244,7 @@ func (c *Controller) send(i uint32) {
 	c.seq++
 	r.state, r.sent, r.began, r.seq = prefilling, c.now, c.now, c.seq
 	if r.class == Long {
+		r.trial = 0
 		r.leg = c.engine.prefill(r.fresh, r.context)
 		c.flight = append(c.flight, i)
 		return

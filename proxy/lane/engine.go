@@ -32,6 +32,9 @@ const (
 	contextCost = 1e-5
 	// besideSamples is how many interactive requests must have been served beside a long prefill before that is believed.
 	besideSamples = 2
+	// trials is how many preemptions of an engine are put off to see that, at first, and of how many one later.
+	trials     = 3
+	trialEvery = 256
 )
 
 // engine is what is known of the engine: told and observed.
@@ -42,6 +45,7 @@ type engine struct {
 	beside   float64 // ns to the first token of interactive requests beside a long prefill
 	besides  int     // samples of it
 	observed int     // aborts
+	chances  uint    // preemptions that were due while beside was unknown
 }
 
 func (e *engine) rate() float64 {
@@ -109,7 +113,12 @@ func (e *engine) besideTime() int64 {
 func (e *engine) learnAbort(ns int64) {
 	e.observed++
 	e.abort += (float64(ns) - e.abort) * max(1/float64(e.observed), 0.3)
-	e.longest = max(float64(ns), e.longest*0.97)
+	fade := 0.97
+	if e.facts.KeepsStep {
+		// Too short a run costs nothing but a resend here, so the estimate may follow the steps down sooner.
+		fade = 0.9
+	}
+	e.longest = max(float64(ns), e.longest*fade)
 }
 
 // learnBeside takes the time to first token of an interactive request that a long prefill did not keep waiting.

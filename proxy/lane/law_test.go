@@ -118,6 +118,9 @@ func (p *caller) pass(d int64) error {
 		if at <= p.now && n > 0 {
 			return fmt.Errorf("the timer stands still at %d", at)
 		}
+		if n > 1000 {
+			return fmt.Errorf("the timer fires all the time, now at %d", at)
+		}
 		p.now = max(p.now, at)
 		p.c.Tick(p.now)
 		if err := p.act(); err != nil {
@@ -201,8 +204,7 @@ func (p *caller) step(op, arg byte) error {
 			}
 			break
 		}
-		p.opt = Options{Budget: (n % 4) * 50_000, Off: n%9 == 0, MaxHeld: p.opt.MaxHeld, Share: p.opt.Share, MaxWait: p.opt.MaxWait}
-		p.off = p.opt.Off
+		opt := Options{Budget: (n % 4) * 50_000, Off: n%9 == 0, MaxHeld: p.opt.MaxHeld, Share: p.opt.Share, MaxWait: p.opt.MaxWait}
 		// What is in flight stays there though the budget shrinks: let it end first.
 		for {
 			id, ok := p.pick(0, "sent", "preempting")
@@ -215,8 +217,8 @@ func (p *caller) step(op, arg byte) error {
 				return err
 			}
 		}
-		p.c.SetOptions(p.now, p.opt)
-		p.opt = p.opt.withDefaults()
+		p.c.SetOptions(p.now, opt)
+		p.opt = opt.withDefaults()
 		p.off = true // until those that were let go have gone
 		if err := p.act(); err != nil {
 			return err

@@ -55,6 +55,7 @@ type request struct {
 	behind   [2]uint32
 	besideAt int64
 	beside   int64
+	trial    int64 // when its preemption is due in this run; 0 = not considered yet
 
 	// Links of an interactive request without its first token, or of a long one that was never sent yet, by arrival.
 	prev, next uint32

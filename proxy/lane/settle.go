@@ -137,6 +137,9 @@ func (c *Controller) preempt() {
 		}
 		if reason == Overdue {
 			c.engine.besides = 0 // what was observed no longer holds
+		} else if at = c.trial(r); at > c.now {
+			c.wake = min(c.wake, at)
+			continue
 		}
 		r.state, r.ordered = preempting, c.now
 		c.totals.Ordered++
@@ -182,6 +185,22 @@ func (c *Controller) preemptAt(r *request) (int64, Reason) {
 		at = max(at, c.now+int64(float64(lack)/c.gain())+1)
 	}
 	return at, reason
+}
+
+// trial puts a few preemptions off by Target, to see whether the engine serves interactive requests beside a long prefill
+// all by itself: were they always taken back at once, it would never show. It returns when this one is due.
+func (c *Controller) trial(r *request) int64 {
+	if c.engine.besideTime() > 0 {
+		return c.now
+	}
+	if r.trial == 0 {
+		c.engine.chances++
+		r.trial = c.now
+		if c.engine.chances <= trials || c.engine.chances%trialEvery == 0 {
+			r.trial += int64(c.opt.Target)
+		}
+	}
+	return r.trial
 }
 
 // Next is when Tick is wanted.

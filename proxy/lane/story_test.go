@@ -17,8 +17,8 @@ type story struct {
 	said []string
 }
 
-// quick is an engine with 10,000 fresh tokens/s in steps of 100 ms that keeps what it computed.
-var quick = Facts{PrefillRate: 10_000, StepSeconds: 0.1, AbortSeconds: 0.05, CanPreempt: true, KeepsStep: true}
+// quick is an engine with 10,000 fresh tokens/s in steps of 100 ms that keeps what it computed and lets nobody join.
+var quick = Facts{PrefillRate: 10_000, StepSeconds: 0.1, AbortSeconds: 0.05, CanPreempt: true, KeepsStep: true, ShortBehindLong: 60}
 
 func tell(t *testing.T, opt Options, f Facts) *story {
 	s := &story{t: t, c: New(opt)}
@@ -200,7 +200,9 @@ func TestAPreemptionMustWin(t *testing.T) {
 
 // The engine was seen to serve short turns beside a long prefill, and then it does not.
 func TestChunksThatStopHelping(t *testing.T) {
-	s := tell(t, Options{}, quick)
+	f := quick
+	f.ShortBehindLong = 0
+	s := tell(t, Options{}, f)
 	s.long(0, 1, 1_000_000)
 	for i := range int64(3) { // in each of three, a short turn comes within the minimum run and is served beside it
 		at := 300 * i
@@ -216,6 +218,26 @@ func TestChunksThatStopHelping(t *testing.T) {
 	s.short(1000, 20)
 	s.until(5000)
 	s.expect("1000: 20 go", "1500: preempt 1 (overdue)")
+}
+
+// Nothing is known of the engine's own chunking: the first preemptions are put off a little, to see.
+func TestTheFirstPreemptionsAreTrials(t *testing.T) {
+	f := quick
+	f.ShortBehindLong = 0
+	s := tell(t, Options{}, f)
+	s.long(0, 1, 1_000_000)
+	for i := range int64(4) {
+		at := 1000 * (i + 1)
+		s.short(at, uint64(10+i))
+		s.until(at + 300)
+		s.back(at+320, 1, -1)
+		s.first(at+330, uint64(10+i))
+	}
+	s.expect("0: 1 go",
+		"1000: 10 go", "1250: preempt 1 (blocking)", "1330: admit 1 (quiet)",
+		"2000: 11 go", "2250: preempt 1 (blocking)", "2330: admit 1 (quiet)",
+		"3000: 12 go", "3250: preempt 1 (blocking)", "3330: admit 1 (quiet)",
+		"4000: 13 go", "4000: preempt 1 (blocking)", "4330: admit 1 (quiet)")
 }
 
 // C135, C137: one long prefill at a time; C143, C144: the place is free when the first token is there, and not before.

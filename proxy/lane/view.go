@@ -23,6 +23,7 @@ type Totals struct {
 	Late           uint64  `json:"preempted_late"`  // the engine answered first: the answer won
 	Immune         uint64  `json:"immune"`          // long requests that were delayed enough
 	RunSeconds     float64 `json:"run_seconds"`     // in which a long prefill ran
+	LostSeconds    float64 `json:"lost_seconds"`    // of these, for steps that an abort threw away
 	BlockedSeconds float64 `json:"blocked_seconds"` // in which interactive requests kept the long lane waiting
 }
 

@@ -49,7 +49,6 @@ type Result struct {
 	Sends      int
 	Preempted  int
 	Extra      time.Duration
-	Lost       int // tokens computed before an abort and not found again after it
 }
 
 // Options describe a run.
@@ -88,14 +87,12 @@ type driver struct {
 
 // leg is a request's present copy at the engine.
 type leg struct {
-	live     bool // the engine may have it
-	token    bool // the engine made its first token
-	dead     bool // an abort has reached the engine
-	gone     bool // the client left
-	computed int  // fresh tokens believed computed at the last abort; for Lost
-	sent     int64
-	alone    bool
-	cached0  int
+	live  bool // the engine may have it
+	token bool // the engine made its first token
+	dead  bool // an abort has reached the engine
+	gone  bool // the client left
+	sent  int64
+	alone bool
 }
 
 // Play runs requests, which must be sorted by arrival, to their end, and returns an error if anything happened that must
@@ -223,7 +220,7 @@ func (d *driver) send(now int64, id uint64) {
 		return
 	}
 	alone := d.station.Core.Live() == 0
-	*l = leg{live: true, sent: now, alone: alone, computed: l.computed}
+	*l = leg{live: true, sent: now, alone: alone}
 	if res.Sends == 0 {
 		res.FirstSent = time.Duration(now)
 	}
@@ -280,15 +277,8 @@ func (d *driver) end(now int64, id uint64, o Outcome) {
 // engineSide notes what is true at the engine at once.
 func (d *driver) engineSide(id uint64, e sim.Event) {
 	l := &d.legs[id]
-	switch e.Kind {
-	case sim.FirstToken:
+	if e.Kind == sim.FirstToken {
 		l.token = true
-	case sim.Admitted:
-		if d.res[id].Sends == 1 {
-			l.cached0 = e.Cached
-		} else if l.computed > e.Cached {
-			d.res[id].Lost += l.computed - e.Cached
-		}
 	}
 }
 

@@ -1,0 +1,139 @@
+package lanesim
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/warmring/warmring/engines/sim"
+	"github.com/warmring/warmring/proxy/lane"
+)
+
+var seeds = flag.Int("seeds", 1, "hours of traffic in TestTheMixOfAgents, each from its own seed; DESIGN.md has 2")
+
+// h100 is an engine at about the rates of a mid-size model on one large GPU.
+func h100(mode sim.Mode) sim.Options {
+	return sim.Options{Mode: mode, BlockTokens: 16, KVTokens: 4_000_000, MaxModelLen: 400_000, MaxBatchedTokens: 8192}
+}
+
+// stepInTheWay is the mean length of the step that a short turn finds in flight when it comes at any moment of a long prefill.
+// Long steps are found more often.
+func stepInTheWay(engine sim.Options, mixes []Mix) time.Duration {
+	c, n := sim.DefaultCost(), float64(engine.MaxBatchedTokens)
+	sum, squares := 0.0, 0.0
+	for _, m := range mixes {
+		reqs, kinds := m.Make()
+		for i := m.Sessions; i < len(reqs); i++ {
+			for at := 0.0; kinds[i] >= Large && at+n <= float64(reqs[i].Fresh); at += n {
+				d := c.Base + c.Prefill*n*(1+c.Context*(at+n/2))
+				sum, squares = sum+d, squares+d*d
+			}
+		}
+	}
+	return time.Duration(squares / sum * 1e9)
+}
+
+func percentile(d []time.Duration, p float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	slices.Sort(d)
+	return d[min(int(p*float64(len(d))), len(d)-1)]
+}
+
+// figures are times to first token by class, and what else a set of runs gave.
+type figures struct {
+	ttft      [4][]time.Duration
+	preempted int
+	immune    uint64
+	prefilled int64
+	last      lane.View
+}
+
+func measure(t *testing.T, opt Options, mixes []Mix) *figures {
+	t.Helper()
+	f := &figures{}
+	for _, m := range mixes {
+		m.Block = opt.Engine.BlockTokens
+		reqs, kinds := m.Make()
+		run, err := Play(opt, reqs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := m.Sessions; i < len(reqs); i++ {
+			r := &run.Results[i]
+			if r.Outcome != Finished {
+				t.Fatalf("request %d: %v", i, r.Outcome)
+			}
+			f.ttft[kinds[i]] = append(f.ttft[kinds[i]], r.FirstToken-reqs[i].At)
+			f.preempted += r.Preempted
+		}
+		f.prefilled += run.Stats.Prefilled
+		f.immune += run.View.Totals.Immune
+		f.last = run.View
+	}
+	return f
+}
+
+func (f *figures) at(k Kind, p float64) time.Duration { return percentile(f.ttft[k], p) }
+
+func (f *figures) String() string {
+	s := ""
+	for k := Short; k <= Huge; k++ {
+		s += fmt.Sprintf(" | %6.2f %6.2f", f.at(k, .5).Seconds(), f.at(k, .99).Seconds())
+	}
+	return s + fmt.Sprintf(" | %5d | %5.1fM", f.preempted, float64(f.prefilled)/1e6)
+}
+
+// S3: the mix of agents' traffic at the rates of a large GPU. In front of an engine that keeps the step in flight, short turns
+// hardly notice that there are long prompts, and the long ones hardly notice that they give way. An engine that throws that
+// step away pays for every preemption: it runs four steps at least, of which it loses one more, and its bounds are wider.
+func TestTheMixOfAgents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a simulation of hours")
+	}
+	var mixes, bare []Mix
+	for seed := range uint64(*seeds) {
+		m := Mix{Seed: seed + 1, PerSec: 0.6, Length: time.Hour, Sessions: 30, Context: 60_000}
+		mixes = append(mixes, m)
+		m.NoLong = true
+		bare = append(bare, m)
+	}
+	t.Logf("%-6s %4s %-12s | <2k P50    P99 | 2-16k P50  P99 | 16-64k P50 P99 | >=64k P50  P99 | taken back | prefilled", "engine", "step", "lanes")
+	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
+		for _, batch := range []int{8192, 2048} {
+			engine := h100(mode)
+			engine.MaxBatchedTokens = batch
+			row := func(name string, opt Options, mixes []Mix) *figures {
+				opt.Engine = engine
+				f := measure(t, opt, mixes)
+				t.Logf("%-6s %4d %-12s%v", mode, batch, name, f)
+				return f
+			}
+			none := row("no long ones", Options{}, bare)
+			off := row("off", Options{Lanes: lane.Options{Off: true}}, mixes)
+			if batch == 8192 {
+				row("hold only", Options{HoldOnly: true}, mixes)
+			}
+			on := row("preempt", Options{}, mixes)
+
+			step := stepInTheWay(engine, mixes)
+			t.Logf("%-6s %4d a long prefill's step lasts %.2f s", mode, batch, step.Seconds())
+			most, slower := time.Duration(1.3*float64(none.at(Short, .99)))+step, 1.1
+			if mode == sim.SGLang {
+				most, slower = most+5*step, 1.5
+			}
+			if got := on.at(Short, .99); got > most {
+				t.Errorf("%v, %d a step: short P99 %v, want at most %v", mode, batch, got, most)
+			}
+			if got, most := on.at(Huge, .5), time.Duration(slower*float64(off.at(Huge, .5))); got > most {
+				t.Errorf("%v, %d a step: long P50 %v, want at most %v", mode, batch, got, most)
+			}
+			if got, most := on.at(Huge, .99), 2*off.at(Huge, .99); got > most {
+				t.Errorf("%v, %d a step: long P99 %v, want at most %v", mode, batch, got, most)
+			}
+		}
+	}
+}
