@@ -462,8 +462,7 @@ func TestConnectionsThatDieOfAge(t *testing.T) {
 	e := newFakeEngine(t, "a", func(w http.ResponseWriter, _ *http.Request) {
 		work.Add(1)
 		_, _ = io.WriteString(w, "{}")
-	})
-	e.Config.IdleTimeout = 5 * time.Millisecond
+	}, func(s *http.Server) { s.IdleTimeout = 5 * time.Millisecond })
 	p := startProxy(t, "", e)
 	bodies := []string{chat("hi"), chat(strings.Repeat("long ", 60_000))}
 	for i := range 100 {
@@ -479,8 +478,8 @@ func TestConnectionsThatDieOfAge(t *testing.T) {
 
 // C196: large bodies meet engines that close soon.
 func TestLargeBodiesOverConnectionsThatDie(t *testing.T) {
-	e := newFakeEngine(t, "a", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
-	e.Config.IdleTimeout = 20 * time.Millisecond
+	e := newFakeEngine(t, "a", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") },
+		func(s *http.Server) { s.IdleTimeout = 20 * time.Millisecond })
 	p := startProxy(t, "", e)
 	body := chat(strings.Repeat("x", 8<<20))
 	var all sync.WaitGroup

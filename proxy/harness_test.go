@@ -49,10 +49,13 @@ type call struct {
 	gone        chan struct{} // closed when the engine saw the client side leave
 }
 
-func newFakeEngine(t testing.TB, name string, answer http.HandlerFunc) *fakeEngine {
+func newFakeEngine(t testing.TB, name string, answer http.HandlerFunc, settings ...func(*http.Server)) *fakeEngine {
 	t.Helper()
 	f := &fakeEngine{name: name, answer: answer}
 	f.Server = httptest.NewUnstartedServer(http.HandlerFunc(f.serve))
+	for _, set := range settings {
+		set(f.Config)
+	}
 	f.Server.Start()
 	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
 	return f

@@ -185,6 +185,7 @@ func (r *request) prepare() {
 		if r.route.Generation {
 			r.spliceUsage()
 			r.spliceRID()
+			r.spliceBilling()
 		}
 	}
 	var length int

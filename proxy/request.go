@@ -69,6 +69,7 @@ type request struct {
 
 	lane lanePart
 
+	detached   bool                    // a keepalive ends it, not the handler
 	current    atomic.Pointer[sending] // what is under way, for stop
 	next, prev *request                // in the list of live requests
 }
@@ -135,6 +136,10 @@ func (r *request) serve() {
 	r.identify()
 	if r.conn != nil {
 		r.conn.arm(r.clientGone)
+	}
+	if every := r.s.cfg.Keepalive.Comments.Std(); every > 0 && r.stream {
+		r.runWithComments(every)
+		return
 	}
 	r.run()
 }

@@ -337,7 +337,7 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 		if p := recover(); p != nil {
 			s.panicked(r, p)
 		}
-		if r.ctx.Response.IsBodyStream() && r.scratch == nil {
+		if r.detached || (r.ctx.Response.IsBodyStream() && r.scratch == nil) {
 			return // the relay ends it
 		}
 		s.recycle(r)

@@ -100,6 +100,14 @@ func Seed(tenant uint64, model []byte) uint64 {
 	return d.Sum64()
 }
 
+// System returns the value of system or instructions, zero if there is none.
+func (p *Prompt) System() Span {
+	if len(p.system) == 0 {
+		return Span{}
+	}
+	return Span{int(p.system[0].start), int(p.system[0].end)}
+}
+
 // ModelName returns the name of the model that the body asks for, nil when it names none. It points into body unless the
 // name is written with escapes (PHP writes "org\/model"), which are decoded into a copy.
 func (p *Prompt) ModelName(body []byte) []byte {
