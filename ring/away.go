@@ -208,6 +208,33 @@ func (p *Placer) meetByPrompt(t *Turn, fresh *resolved) uint32 {
 	return i
 }
 
+// like is the session that a turn without an id may be a fork of, where only other proxies know its history: it began with the same
+// words. A turn that only begins is no fork.
+func (p *Placer) like(t *Turn, key uint64) uint64 {
+	if len(p.chain) <= max(t.Prompt.First, 1) {
+		return 0
+	}
+	if i := p.sessions.find(key); i != none && p.sessions.all.at(i).told.byOthers() || p.share.away.find(key, false) != none {
+		return key
+	}
+	return 0
+}
+
+// followLike is the engine of that session; most of what it has there counts as the fork's, too.
+func (p *Placer) followLike(l *look, key uint64) *engine {
+	if i := p.sessions.find(key); i != none {
+		s := p.sessions.all.at(i)
+		l.like = p.engineOf(s.engine)
+		if l.like != nil {
+			l.likeWarm = min(p.toldWarm(s, l.like), l.tokens) / 4 * 3
+		}
+	} else if i := p.share.away.find(key, false); i != none {
+		s := p.share.away.all.at(i)
+		l.like, l.likeWarm = p.engineOf(s.engine), min(int(s.tokens), l.tokens)/4*3
+	}
+	return l.like
+}
+
 // engineAway is where others have told a session to be.
 func (p *Placer) engineAway(key uint64) *engine {
 	if i := p.share.away.find(key, false); i != none {

@@ -30,6 +30,8 @@ type look struct {
 	spread   bool     // the head is shared by so many sessions that it plays no part in the choice
 	deepest  int      // kept points that some engine holds
 	excluded []uint16 // slots
+	like     *engine  // where others have told a session to live that this turn may be a fork of
+	likeWarm int      // tokens that it would find there
 	lives    ref      // the engine that already counts the session's context, if any
 	has      int      // that context
 }
@@ -55,6 +57,10 @@ func (p *Placer) consider(l *look, e *engine) {
 		if !e.cacheless() {
 			c.warm = c.seen
 		}
+	}
+	if e == l.like && !e.cacheless() {
+		c.seen = max(c.seen, l.likeWarm)
+		c.warm = c.seen
 	}
 	p.candidates = append(p.candidates, c)
 	p.price(l, &p.candidates[len(p.candidates)-1])

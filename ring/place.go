@@ -152,6 +152,9 @@ func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 			parent = p.engineAway(key)
 		}
 	}
+	if r.like != 0 && parent == nil {
+		parent = p.followLike(l, r.like)
+	}
 	c := p.placeAnywhere(l, r, parent)
 	switch {
 	case c == nil:

@@ -17,7 +17,8 @@ type resolved struct {
 	extends bool
 	tailed  bool // to be found by its prompt
 
-	anywhere bool // there is nothing to hash: ringKey is arbitrary
+	like     uint64 // key of a session that began alike and has had turns at other proxies: this may be a fork of it
+	anywhere bool   // there is nothing to hash: ringKey is arbitrary
 }
 
 // tail returns the point by which the next turn's prompt shows that it extends this one. A prompt of messages ends at a part
@@ -141,6 +142,7 @@ func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
 		if i := p.meetByPrompt(t, &fresh); i != none {
 			return resolved{session: i, ringKey: first, extends: true, tailed: true}
 		}
+		fresh.like = p.like(t, fresh.key)
 	}
 	for p.taken(fresh.key) {
 		p.sequence++

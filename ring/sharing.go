@@ -186,7 +186,8 @@ func SizeClass(tokens int) uint8 {
 	if tokens <= 0 {
 		return 0
 	}
-	n := bits.Len32(uint32(min(tokens, 1<<31-1)))
+	tokens = min(tokens, 1<<31-1)
+	n := bits.Len32(uint32(tokens))
 	fraction := uint32(tokens) << (32 - n) >> 29 & 3 // the two bits behind the first
 	return uint8(4*(n-1)) + uint8(fraction) + 1
 }
