@@ -11,7 +11,10 @@ import (
 	"github.com/warmring/warmring/proxy/lane"
 )
 
-var seeds = flag.Int("seeds", 1, "hours of traffic in TestTheMixOfAgents, each from its own seed; DESIGN.md has 2")
+var (
+	seeds = flag.Int("seeds", 2, "hours of traffic in TestTheMixOfAgents, each from its own seed")
+	all   = flag.Bool("all", false, "engines with small steps too in TestTheMixOfAgents, as in DESIGN.md")
+)
 
 // h100 is an engine at about the rates of a mid-size model on one large GPU.
 func h100(mode sim.Mode) sim.Options {
@@ -104,6 +107,9 @@ func TestTheMixOfAgents(t *testing.T) {
 	t.Logf("%-6s %4s %-12s | <2k P50    P99 | 2-16k P50  P99 | 16-64k P50 P99 | >=64k P50  P99 | taken back | prefilled", "engine", "step", "lanes")
 	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
 		for _, batch := range []int{8192, 2048} {
+			if batch < 8192 && !*all {
+				continue
+			}
 			engine := h100(mode)
 			engine.MaxBatchedTokens = batch
 			row := func(name string, opt Options, mixes []Mix) *figures {
