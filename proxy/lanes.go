@@ -43,6 +43,13 @@ func (l *engineLanes) arrive(r *request, a lane.Arrival, f lane.Facts) lane.Verd
 	return v
 }
 
+// forget drops what was learned of the engine: it is another process now.
+func (l *engineLanes) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.c.Forget()
+}
+
 // evict tells all held requests to look for another engine.
 func (l *engineLanes) evict() {
 	l.mu.Lock()
@@ -64,7 +71,7 @@ func (l *engineLanes) firstToken(id uint64) {
 }
 
 // preempted tells that a request is back in the proxy and that the engine has
-// computed about done of its fresh tokens.
+// computed about done of its fresh tokens, over all its runs; negative = unknown.
 func (l *engineLanes) preempted(id uint64, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

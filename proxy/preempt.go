@@ -139,7 +139,7 @@ func (r *request) releaseUnsent() {
 // laneFacts is what is known of the placed engine's speed and ways to stop.
 func (r *request) laneFacts() lane.Facts {
 	up := r.up
-	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share()}
+	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(), KeepsStep: up.DetectedKind() == engines.VLLM}
 	if up.DetectedKind() == engines.SGLang && r.scratch.prompt.Open == 0 {
 		f.CanPreempt = false // no place for the id by which it could be stopped at once
 	}
@@ -194,7 +194,7 @@ func (r *request) sendAgain() (again bool) {
 	fresh := max(r.decision.Prompt-r.decision.Warm-p.done, 0)
 	done := min(int(ran.Seconds()*r.charge.PrefillRate()), fresh)
 	p.done += done
-	p.lanes.preempted(p.id, done)
+	p.lanes.preempted(p.id, -1) // the controller knows when the run began and what an abort loses
 	switch r.held() {
 	case laneEnded:
 		return false

@@ -178,6 +178,9 @@ func (s *Server) now() int64 { return int64(time.Since(s.started)) }
 func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 	if what&engines.Restarted != 0 {
 		s.placer.Forget(s.now(), e.Name)
+		if up := s.upstreams[e.Name]; up != nil {
+			up.lanes.forget()
+		}
 	}
 	s.updatePlacer()
 	if st := placerState(e.State()); st == ring.Down || st == ring.Draining {
