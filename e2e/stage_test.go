@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -198,11 +197,4 @@ func proxy(t *testing.T, settings string, engines ...*Engine) *Warmring {
 func engineName(i int) string { return string(rune('a' + i)) }
 
 // quantile of durations, by rank.
-func quantile(all []time.Duration, q float64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	all = append([]time.Duration(nil), all...)
-	sort.Slice(all, func(i, k int) bool { return all[i] < all[k] })
-	return all[min(int(q*float64(len(all))), len(all)-1)]
-}
+func quantile(all []time.Duration, q float64) time.Duration { return Quantile(all, q) }
