@@ -186,8 +186,12 @@ func send(c net.Conn, head []byte, pieces [][]byte) error {
 		_, err := c.Write(head)
 		return err
 	}
-	var fixed [8][]byte
-	bufs := net.Buffers(append(append(fixed[:0], head), pieces...))
+	if s, ok := c.(interface {
+		writeAll(head []byte, pieces [][]byte) error
+	}); ok {
+		return s.writeAll(head, pieces)
+	}
+	bufs := append(net.Buffers{head}, pieces...)
 	_, err := bufs.WriteTo(c)
 	return err
 }

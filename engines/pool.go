@@ -166,6 +166,7 @@ func (p *Pool) dial(ctx context.Context) (*conn, error) {
 		}
 		return nil, fmt.Errorf("dialing %s: %w", p.target.Address, err)
 	}
+	nc = Direct(nc)
 	if p.target.TLS {
 		cfg := p.opt.TLS.Clone()
 		if cfg == nil {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/warmring/warmring/engines"
 )
 
 // listener hands out connections whose clients' closing is watched.
@@ -29,7 +31,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		tuneAccepted(c)
-		cc := &clientConn{Conn: c, hangups: l.hangups}
+		cc := &clientConn{Conn: engines.Direct(c), hangups: l.hangups}
 		l.hangups.watch(cc)
 		return cc, nil
 	}
