@@ -121,7 +121,7 @@ func Start(opt Options) (*Cluster, error) {
 
 const (
 	maxInbox = 1024 // messages received and not yet read
-	maxNews  = 1024 // entries that wait to be spread
+	maxNews  = 512  // entries that wait to be spread: some seconds of what the default budget lets out
 
 	// Of the budget some is left to memberlist's own probes and to what cannot be planned, and the direct way gets no more than
 	// a third, as news that does not go that way still goes by gossip.

@@ -45,7 +45,7 @@ func (n *news) add(e *Entry, relayed bool, sent int) {
 	}
 	if len(n.heap) >= n.max {
 		worst := n.worst()
-		if worst.sent == 0 && worst.worth >= e.worth() {
+		if worst.worth > e.worth() || worst.worth == e.worth() && worst.sent == 0 {
 			n.shed++
 			return
 		}
@@ -62,22 +62,15 @@ func (n *news) add(e *Entry, relayed bool, sent int) {
 	heap.Push(&n.heap, it)
 }
 
-// worst is the one to shed: one that was sent twice already, else the least worthy. It is a leaf of the heap or near one.
+// worst is the one to shed: the least worthy and, of these, the one that was sent most. It is a leaf of the heap or near one.
 func (n *news) worst() *item {
 	var worst *item
 	for _, it := range n.heap[len(n.heap)/2:] {
-		if worst == nil || it.worseThan(worst) {
+		if worst == nil || it.worth < worst.worth || it.worth == worst.worth && it.sent > worst.sent {
 			worst = it
 		}
 	}
 	return worst
-}
-
-func (it *item) worseThan(other *item) bool {
-	if a, b := it.sent >= 2, other.sent >= 2; a != b {
-		return a && it.worth < 254
-	}
-	return it.worth < other.worth
 }
 
 // take gives visit up to max ids for one message, until it says no to one, and counts the others as sent once more; those that

@@ -10,14 +10,15 @@ import (
 )
 
 // spreadTimes lets members place sessions at a rate for the whole cluster, and returns how long each placement took to be known
-// everywhere, sorted; what was not known after the patience counts as that.
-func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, during, patience time.Duration, size uint8) []time.Duration {
+// everywhere, sorted, and the sizes of those that were not within the patience.
+func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, during, patience time.Duration, size uint8) (times []time.Duration, missing []uint8) {
 	t.Helper()
 	type placed struct {
 		session uint64
 		engine  string
 		at      time.Time
 		done    time.Duration
+		size    uint8
 	}
 	var list []*placed
 	random := rand.New(rand.NewPCG(1, 2))
@@ -47,7 +48,7 @@ func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, duri
 			name := names[random.IntN(len(names))]
 			now := clock()
 			e := p.write(now, Entry{Key: random.Uint64(), Value: ring.EngineID(name), Kind: Session, Size: size + uint8(random.IntN(30)), Life: time.Hour})
-			list = append(list, &placed{session: e.Key, engine: name, at: time.Now()})
+			list = append(list, &placed{session: e.Key, engine: name, at: time.Now(), size: e.Size})
 			p.sendQuick(now, []Entry{e}, nil)
 		}
 		look()
@@ -57,12 +58,14 @@ func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, duri
 		look()
 		waiting = slices.ContainsFunc(list, func(p *placed) bool { return p.done == 0 })
 	}
-	var times []time.Duration
 	for _, p := range list {
 		times = append(times, p.done)
+		if p.done == patience {
+			missing = append(missing, p.size)
+		}
 	}
 	slices.Sort(times)
-	return times
+	return times, missing
 }
 
 // The expected rate: a new or moved session a second for every two proxies.
@@ -76,7 +79,7 @@ func TestNewsIsEverywhereWithinASecond(t *testing.T) {
 		all := startCluster(t, n, names, nil)
 		t.Logf("%d members know each other after %v", n, time.Since(began))
 		before, at := sent(all), time.Now()
-		times := spreadTimes(t, all, names, max(n/2, 4), 6*time.Second, 5*time.Second, 40)
+		times, _ := spreadTimes(t, all, names, max(n/2, 4), 6*time.Second, 5*time.Second, 40)
 		rate := float64(sent(all)-before) / time.Since(at).Seconds() / float64(n)
 		p99 := times[len(times)*99/100]
 		t.Logf("%d members: %d placements known everywhere after %v (half), %v (99 %%), %v (all); each member sends %.1f KB/s", n, len(times), times[len(times)/2], p99, times[len(times)-1], rate/1000)
@@ -99,38 +102,52 @@ func sent(all []*proxy) (bytes uint64) {
 	return bytes
 }
 
-// Ten times the moves that are to be expected: the budget holds, and what is shed is counted.
-func TestTheBudgetHoldsAtTenTimesTheMoves(t *testing.T) {
+// Ten times the moves that are to be expected fit; a hundred times do not, but the budget holds, the long contexts are known more
+// often than the short ones, and what is shed is counted.
+func TestTheBudgetHoldsWhateverMoves(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes 10 s")
+		t.Skip("takes 20 s")
 	}
 	const n = 12
 	names := engineNames(64)
-	all := startCluster(t, n, names, nil)
-	time.Sleep(time.Second)
-	before, at := sent(all), time.Now()
-	times := spreadTimes(t, all, names, 600, 5*time.Second, 3*time.Second, 20)
-	rate := float64(sent(all)-before) / time.Since(at).Seconds() / n
-	late := 0
-	for _, took := range times {
-		if took >= 3*time.Second {
-			late++
+	for _, more := range []int{10, 100} {
+		all := startCluster(t, n, names, nil)
+		time.Sleep(500 * time.Millisecond)
+		before, at := sent(all), time.Now()
+		times, missing := spreadTimes(t, all, names, more*n/2, 5*time.Second, 3*time.Second, 20)
+		rate := float64(sent(all)-before) / time.Since(at).Seconds() / n
+		late, short := 0, 0
+		for _, took := range times {
+			if took >= 3*time.Second {
+				late++
+			}
 		}
-	}
-	var news NewsView
-	var skipped uint64
-	for _, p := range all {
-		v := p.View()
-		news.Shed += v.News.Shed
-		news.Cut += v.News.Cut
-		skipped += v.Totals.QuickSkipped
-	}
-	t.Logf("%d placements in 5 s: half known everywhere after %v, %d not within 3 s; %.1f KB/s sent by each; shed %d, cut %d, straight way skipped %d",
-		len(times), times[len(times)/2], late, rate/1000, news.Shed, news.Cut, skipped)
-	if rate > 33_000 {
-		t.Errorf("%.0f bytes per second", rate)
-	}
-	if skipped == 0 {
-		t.Error("nothing was left out: the test tests nothing")
+		for _, size := range missing {
+			if size < 35 {
+				short++
+			}
+		}
+		var shed, skipped uint64
+		for _, p := range all {
+			v := p.View()
+			shed += v.News.Shed + v.News.Cut
+			skipped += v.Totals.QuickSkipped
+		}
+		t.Logf("%d times the moves: %d placements in 5 s, half known everywhere after %v, 99 %% after %v, %d not within 3 s, of these %d short ones; %.1f KB/s sent by each; shed %d, straight way skipped %d",
+			more, len(times), times[len(times)/2], times[len(times)*99/100], late, short, rate/1000, shed, skipped)
+		if rate > 30_000 {
+			t.Errorf("%.0f bytes per second", rate)
+		}
+		switch {
+		case more == 10 && late*100 > len(times):
+			t.Errorf("%d of %d were not known within 3 s", late, len(times))
+		case more == 100 && shed+skipped == 0:
+			t.Error("nothing was left out: the test tests nothing")
+		case more == 100 && short*10 < len(missing)*6:
+			t.Errorf("of %d that were left out, %d were short: the shortest should go first", len(missing), short)
+		}
+		for _, p := range all {
+			_ = p.Close()
+		}
 	}
 }
