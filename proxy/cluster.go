@@ -26,7 +26,7 @@ func (s *Server) startCluster() error {
 		Cluster: k.Name, Node: k.Node, Bind: k.Bind, Advertise: k.Advertise, Interface: k.Interface, Join: k.Join, Keys: k.AESKeys(),
 		Rejoin: k.Rejoin.Std(), Sync: k.Sync.Std(), Probe: k.Probe.Std(), ReadyLimit: max(k.ReadyLimit.Std(), 1), Budget: int(k.Budget),
 		Version: s.version, Engines: names, Settings: s.settingsHash(), Placer: s.placer, Now: s.now, Log: s.log,
-		EngineStates: s.engineStates, OnDrain: s.drainedElsewhere, OnHint: s.seenElsewhere,
+		EngineStates: s.engineStates, OnDrain: s.drainedElsewhere, OnHint: s.seenElsewhere, OnPreempt: s.preemptForOthers,
 	})
 	if err != nil {
 		return s.cfg.At("cluster.bind", err)

@@ -271,3 +271,52 @@ func TestARollingRestartKeepsBindings(t *testing.T) {
 		}
 	}
 }
+
+// A long prefill came through one proxy; a short turn of the same engine comes through the other. It is let by, and the long one
+// loses little.
+func TestAShortTurnIsLetByAPrefillOfAnotherProxy(t *testing.T) {
+	e, err := sim.Start(sim.ServerOptions{Options: sim.Options{Mode: sim.VLLM, MaxBatchedTokens: 1000, Cost: sim.Cost{Base: 0.002, Prefill: 1e-4, Decode: 1e-4}}, Models: []string{"m"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	proxies := startProxies(t, 2, map[string]string{"e": "http://" + e.Addr()}, true)
+	session := []string{words("warm", 3000)}
+	short := func() time.Duration {
+		ttft, _, _, err := ask(proxies[1], chatStream(session...), "X-Session-Id", "short")
+		if err != nil {
+			t.Fatal(err)
+		}
+		session = append(session, "answer", words("next", 20))
+		return ttft
+	}
+	for i := range 3 { // both know the engine's speed
+		short()
+		for _, p := range proxies {
+			if _, _, _, err := ask(p, chatStream(words(fmt.Sprint("other", i, p.address), 3000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	long := make(chan time.Duration, 1)
+	go func() {
+		ttft, _, _, err := ask(proxies[0], chatStream(words("long", 30_000)))
+		if err != nil {
+			t.Error(err)
+		}
+		long <- ttft
+	}()
+	eventually(t, "the prefill to be known", func() bool {
+		_, waiting := proxies[1].cluster.Load().Heaviest("e")
+		return waiting > 10_000
+	})
+	time.Sleep(300 * time.Millisecond) // into the prefill of 3 s
+	took := short()
+	t.Logf("the short turn took %v, the long one %v", took, <-long)
+	if took > 1500*time.Millisecond {
+		t.Errorf("the short turn waited %v behind another proxy's prefill", took)
+	}
+	if v := proxies[0].cluster.Load().View().Asks; v.Got == 0 {
+		t.Errorf("nobody asked: %+v", v)
+	}
+}

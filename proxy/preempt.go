@@ -101,6 +101,7 @@ func (r *request) enterLane() laneOutcome {
 	arrival := lane.Arrival{ID: p.id, Tenant: r.tenant, Fresh: max(d.Prompt-d.Warm, 0), Context: d.Prompt, Unstreamed: !r.stream}
 	switch p.lanes.arrive(r, arrival, r.laneFacts()) {
 	case lane.Go:
+		r.askOthers(arrival.Fresh)
 		return laneGo
 	case lane.Full:
 		p.id = 0

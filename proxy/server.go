@@ -87,13 +87,14 @@ type Server struct {
 // upstream is an engine with the connections to it.
 type upstream struct {
 	*engines.Engine
-	pool      *engines.Pool
-	extraHead []byte
-	sending   sending                           // to it, where closing the connection is enough to stop
-	finishes  [prompt.Responses + 1]atomic.Bool // by family: it has ended a stream with the final event before
-	lanes     *engineLanes
-	preempt   string // the operator's word: auto, yes or no
-	kept      keptShare
+	pool        *engines.Pool
+	extraHead   []byte
+	sending     sending                           // to it, where closing the connection is enough to stop
+	finishes    [prompt.Responses + 1]atomic.Bool // by family: it has ended a stream with the final event before
+	lanes       *engineLanes
+	askedOthers atomic.Int64 // when other proxies were last asked to let a short turn by
+	preempt     string       // the operator's word: auto, yes or no
+	kept        keptShare
 }
 
 // New makes a proxy for cfg. Nothing is opened before Serve.
