@@ -35,9 +35,14 @@ func TestTheAdminListener(t *testing.T) {
 			t.Errorf("GET %s: %d %s", path, got.status, got.body)
 		}
 	}
-	for path, want := range map[string]int{"/api/engines/zz/drain": 404, "/api/engines//drain": 404, "/healthz": 405, "/api/engines/a:b/drain": 200, "/api/engines/a:b/undrain": 200} {
+	for path, want := range map[string]int{"/api/engines/zz/drain": 404, "/api/engines//drain": 404, "/healthz": 405} {
 		if got := p.operator("POST", path); got.status != want && !(want == 404 && got.status == 405) {
 			t.Errorf("POST %s: %d %s", path, got.status, got.body)
+		}
+	}
+	for _, action := range []string{"drain", "undrain"} {
+		if got := p.operator("POST", "/api/engines/a:b/"+action); got.status != 200 || !strings.Contains(got.body, action) {
+			t.Errorf("%s: %d %s", action, got.status, got.body)
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/api/engines", "/debug/pprof/"} {

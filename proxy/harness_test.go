@@ -86,7 +86,11 @@ func (f *fakeEngine) serve(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, c)
 	f.mu.Unlock()
 	stop := context.AfterFunc(r.Context(), func() { close(c.gone) })
-	defer stop()
+	defer func() {
+		if stop() && r.Context().Err() != nil {
+			close(c.gone) // the handler was faster
+		}
+	}()
 	if f.answer != nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		f.answer(w, r)

@@ -11,13 +11,33 @@ import (
 	"github.com/warmring/warmring/engines"
 )
 
-// listener hands out connections whose clients' closing is watched.
+// listener hands out connections whose clients' closing is watched, and not more
+// than it has places for: those beyond wait in the kernel's queue.
 type listener struct {
 	net.Listener
 	hangups *hangups
+	places  chan struct{} // holds one for each open connection
+	closed  chan struct{}
+	once    sync.Once
 }
 
+func newListener(ln net.Listener, h *hangups, places int) *listener {
+	return &listener{Listener: ln, hangups: h, places: make(chan struct{}, places), closed: make(chan struct{})}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+func (l *listener) leave() { <-l.places }
+
 func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
@@ -28,10 +48,11 @@ func (l *listener) Accept() (net.Conn, error) {
 				time.Sleep(5 * time.Millisecond)
 				continue
 			}
+			l.leave()
 			return nil, err
 		}
 		tuneAccepted(c)
-		cc := &clientConn{Conn: engines.Direct(c), hangups: l.hangups}
+		cc := &clientConn{Conn: engines.Direct(c), hangups: l.hangups, leave: l.leave}
 		l.hangups.watch(cc)
 		return cc, nil
 	}
@@ -44,6 +65,8 @@ type clientConn struct {
 	hangups *hangups
 	token   uint64
 	first   firstLine
+	leave   func() // gives its place back; called once
+	closed  sync.Once
 
 	mu     sync.Mutex
 	gone   bool
@@ -122,7 +145,9 @@ func (c *clientConn) hungUp() {
 
 func (c *clientConn) Close() error {
 	c.hangups.forget(c)
-	return c.Conn.Close()
+	err := c.Conn.Close()
+	c.closed.Do(c.leave)
+	return err
 }
 
 func syscallConn(c net.Conn) (syscall.RawConn, error) {

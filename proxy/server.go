@@ -247,7 +247,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 
 	s.http = s.newHTTP()
 	failed := make(chan error, 2)
-	go func() { failed <- s.http.Serve(&listener{Listener: ln, hangups: s.hangups}) }()
+	go func() { failed <- s.http.Serve(newListener(ln, s.hangups, s.cfg.Server.MaxConnections)) }()
 	running := 1
 	if admin != nil {
 		s.admin = s.newAdmin()
@@ -321,7 +321,7 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		MaxRequestBodySize:           int(s.cfg.Server.MaxBody),
 		ReadTimeout:                  s.cfg.Server.ReadTimeout.Std(),
 		IdleTimeout:                  s.cfg.Server.IdleTimeout.Std(),
-		Concurrency:                  s.cfg.Server.MaxConnections,
+		Concurrency:                  2 * s.cfg.Server.MaxConnections, // the listener counts; a worker ends a little after its connection
 		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
 		Logger:                       discardLogger{},

@@ -49,6 +49,10 @@ func contains(chain []prompt.Point, tail uint64, bytes uint32) bool {
 	return low < len(chain) && uint32(chain[low].Bytes) == bytes && chain[low].Fingerprint == tail
 }
 
+// tellingText is how long a raw text must have been for its points to show that another one extends it: they stand every
+// 4,096 bytes, and behind the last one it goes on.
+const tellingText = 4096
+
 // tailWindow is how many points from its end a prompt is searched for the end of a known one. A turn adds a few.
 const tailWindow = 256
 
@@ -107,6 +111,9 @@ func (p *Placer) extends(t *Turn, s *session) bool {
 	}
 	if contains(p.chain, s.tail, s.bytes) {
 		return true
+	}
+	if openEnded(t.Prompt) && s.bytes < tellingText {
+		return true // nothing to compare: the client's word counts
 	}
 	e := p.engineOf(s.engine)
 	if e == nil {
