@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -45,27 +48,32 @@ func (b *bench) affinityRun(t *table, p peer, engines int, headers bool) error {
 	l := load{address: u.address, body: "grow", headers: headers, conns: 16, once: true, limit: time.Minute}
 	o := l.run(&b.sets)
 	a := judge(o.visits, engines)
+	reasons := decisions(u.extra)
 	ids := "none"
 	if headers {
 		ids = "header"
 	}
 	t.row(p.name, fmt.Sprint(engines), ids, fmt.Sprintf("%.1f %%", 100*a.stay), fmt.Sprintf("%.2f", a.requests), fmt.Sprintf("%.2f", a.bytes), joined(a.sessions), fmt.Sprint(o.errors))
-	b.report.line(map[string]any{"scenario": "affinity", "peer": p.name, "engines": engines, "ids": ids, "stay": a.stay, "requests_max_mean": a.requests, "bytes_max_mean": a.bytes, "sessions": a.sessions, "requests": o.good, "errors": o.errors, "seconds": o.took.Seconds()})
+	b.report.line(map[string]any{"scenario": "affinity", "peer": p.name, "engines": engines, "ids": ids, "stay": a.stay, "requests_max_mean": a.requests, "bytes_max_mean": a.bytes, "sessions": a.sessions, "left": a.left, "decisions": reasons, "requests": o.good, "errors": o.errors, "seconds": o.took.Seconds()})
 	return nil
 }
 
 // verdict is what became of the sessions.
 type verdict struct {
-	stay            float64 // share of later turns that went where their session's first went
-	requests, bytes float64 // the busiest engine against the mean
-	sessions        []int   // first turns by engine
+	stay            float64  // share of later turns that went where their session's first went
+	requests, bytes float64  // the busiest engine against the mean
+	sessions        []int    // first turns by engine
+	left            []string // sessions that did not stay, and the engines of their turns
 }
 
 func judge(visits map[string][]visit, engines int) verdict {
 	v := verdict{sessions: make([]int, engines)}
 	requests, bytes := make([]float64, engines), make([]float64, engines)
 	stayed, later := 0, 0
-	for _, list := range visits {
+	for session, list := range visits {
+		if slices.ContainsFunc(list, func(at visit) bool { return at.engine != list[0].engine }) && len(v.left) < 10 {
+			v.left = append(v.left, session+":"+route(list))
+		}
 		for i, at := range list {
 			if at.engine < 0 || at.engine >= engines {
 				continue // the peer's answer does not say
@@ -87,6 +95,32 @@ func judge(visits map[string][]visit, engines int) verdict {
 	}
 	v.requests, v.bytes = maxOverMean(requests), maxOverMean(bytes)
 	return v
+}
+
+// route is the engines of a session's turns.
+func route(list []visit) string {
+	engines := make([]int, len(list))
+	for i, at := range list {
+		engines[i] = at.engine
+	}
+	return joined(engines)
+}
+
+// decisions counts warmring's placements by reason; other peers tell nothing.
+func decisions(admin string) map[string]int {
+	page, err := get(admin + "/metrics")
+	if err != nil {
+		return nil
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(string(page)) {
+		if rest, ok := strings.CutPrefix(line, `warmring_decisions_total{reason="`); ok {
+			if reason, value, ok := strings.Cut(strings.TrimSpace(rest), `"} `); ok && value != "0" {
+				counts[reason], _ = strconv.Atoi(value)
+			}
+		}
+	}
+	return counts
 }
 
 func maxOverMean(list []float64) float64 {
