@@ -1,23 +1,36 @@
 package ring
 
+import "slices"
+
 // rate is an engine's prefill speed in fresh tokens per second.
 type rate struct {
 	perSecond float64
 	samples   int
+	early     [fewRateSamples]float64 // the first ones
 }
 
 // Prefills that say something about speed: shorter ones measure the network and the engine's step time.
 const minRateTokens = 2048
 
-// learn takes a prefill of so many fresh tokens that had the engine to itself. Samples beyond reason are cut, and the first
-// few count more, so that the guess is left quickly.
+// learn takes a prefill of so many fresh tokens that had the engine to itself. A machine that stalled for a moment makes one
+// sample too low by any factor, and a rate that is far too low makes every queue look endless: sessions would leave engines
+// that are merely busy. So the first samples give their median, and later ones count as at most twice or half of what is known.
 func (r *rate) learn(fresh int, elapsed int64) {
 	if fresh < minRateTokens || elapsed <= 0 {
 		return
 	}
 	sample := min(max(float64(fresh)/(float64(elapsed)/1e9), 10), 1e7)
+	if r.samples < fewRateSamples {
+		r.early[r.samples] = sample
+		r.samples++
+		known := r.early
+		slices.Sort(known[:r.samples])
+		r.perSecond = known[r.samples/2] // of two the faster one: a stall only slows
+		return
+	}
 	r.samples++
-	r.perSecond += (sample - r.perSecond) * max(1/float64(r.samples), 0.2)
+	sample = min(max(sample, r.perSecond/2), 2*r.perSecond)
+	r.perSecond += (sample - r.perSecond) * 0.2
 }
 
 // fewRateSamples is up to how many samples an engine's own rate is not trusted. Until then it is taken for as fast as the

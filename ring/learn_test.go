@@ -192,3 +192,31 @@ func TestFailedRequestLeavesNoWarmth(t *testing.T) {
 		t.Errorf("indexed: %+v", g)
 	}
 }
+
+// A machine that stalls makes one prefill look a hundred times slower than it is: before anything is known and later, the
+// engine is not taken for slow, and sessions do not leave it for that.
+func TestOneStallDoesNotMakeAnEngineSlow(t *testing.T) {
+	for stalled := range 8 {
+		var r rate
+		for i := range 8 {
+			elapsed := int64(time.Second)
+			if i == stalled {
+				elapsed = int64(100 * time.Second)
+			}
+			r.learn(10_000, elapsed)
+			if i > 0 && r.perSecond < 8_000 {
+				t.Errorf("stall at sample %d: %.0f tokens/s after sample %d", stalled, r.perSecond, i)
+			}
+		}
+	}
+	var r rate // an engine that really changes is followed all the same
+	for range 10 {
+		r.learn(10_000, int64(time.Second))
+	}
+	for range 15 {
+		r.learn(1_000*10, int64(5*time.Second))
+	}
+	if r.perSecond > 2_500 {
+		t.Errorf("an engine that became five times slower counts as %.0f tokens/s", r.perSecond)
+	}
+}
