@@ -268,7 +268,7 @@ func TestTheBudgetHoldsOverAnyTime(t *testing.T) {
 				spent += n
 			}
 		}
-		if limit := 1000 + 1000*time.Duration(now).Seconds(); float64(spent) > limit+1 {
+		if limit := 500 + 1000*time.Duration(now).Seconds(); float64(spent) > limit+1 {
 			t.Fatalf("%d bytes in %v", spent, time.Duration(now))
 		}
 	})

@@ -16,8 +16,11 @@ type budget struct {
 	refused uint64 // times that there was too little
 }
 
-// newBudget allows rate bytes per second, and what a second allows at once.
-func newBudget(rate float64) *budget { return &budget{rate: rate, burst: rate, level: rate} }
+// newBudget allows rate bytes per second, and what half a second allows at once.
+func newBudget(rate float64) *budget { return &budget{rate: rate, burst: rate / 2, level: rate / 2} }
+
+// longestDebt is for how many seconds all else waits after something that must not.
+const longestDebt = 4
 
 func (b *budget) fill(now int64) {
 	if now > b.at {
@@ -45,7 +48,7 @@ func (b *budget) owe(now int64, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	b.level = max(b.level-float64(n), -b.burst)
+	b.level = max(b.level-float64(n), -longestDebt*b.rate)
 	b.spent += uint64(n)
 }
 

@@ -13,7 +13,7 @@ const (
 	maxPacket    = 1200                 // bytes of a message that goes by packet, so that it fits one with all that is around it
 	report       = 250 * time.Millisecond
 	heartbeat    = 500 * time.Millisecond // loads are told so often though they are the same
-	longestPause = 5 * time.Second
+	longestPause = 10 * time.Second
 	reportShare  = 0.30 // of the budget
 	maxReply     = 600  // entries per comparison: 16 KB
 )
