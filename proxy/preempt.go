@@ -140,7 +140,7 @@ func (r *request) releaseUnsent() {
 // laneFacts is what is known of the placed engine's speed and ways to stop.
 func (r *request) laneFacts() lane.Facts {
 	up := r.up
-	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(), KeepsStep: up.DetectedKind() == engines.VLLM}
+	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(), KeepsStep: up.DetectedKind() == engines.VLLM, FreezesDecodes: up.DetectedKind() == engines.SGLang}
 	if up.DetectedKind() == engines.SGLang && r.scratch.prompt.Open == 0 {
 		f.CanPreempt = false // no place for the id by which it could be stopped at once
 	}

@@ -127,6 +127,9 @@ func (c *Controller) firstToken(i uint32) {
 		c.unwait(i)
 	} else {
 		c.confirmBeside(r)
+		if !r.unstreamed {
+			c.engine.learnPace(r.total, r.context, r.ran+c.now-r.began)
+		}
 		c.totals.Long.WaitSeconds += seconds(c.now - r.arrived)
 		c.land(i)
 	}
@@ -178,10 +181,13 @@ func (c *Controller) preempted(i uint32, done int) {
 		}
 	}
 	before := r.fresh
+	whole := c.engine.prefill(r.total, r.context)
 	if done >= 0 {
 		r.fresh = max(r.total-done, 1)
-	} else if r.leg > 0 && ran > lost {
-		r.fresh -= int(float64(r.fresh) * min(float64(ran-lost)/float64(r.leg), 0.95))
+		r.ran = whole - c.engine.prefill(r.fresh, r.context)
+	} else if ran > lost {
+		r.ran += ran - lost
+		r.fresh = min(before-1, int(float64(r.total)*float64(c.engine.left(r))/float64(max(whole, 1))))
 	}
 	r.fresh = min(max(r.fresh, 1), max(r.total, 1))
 	// A run that got nothing done must be longer next time.

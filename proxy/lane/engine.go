@@ -12,8 +12,11 @@ type Facts struct {
 	CanPreempt bool
 	// KeepsStep says that an abort keeps even the step in flight (vLLM), not only those before it (SGLang). Unknown counts
 	// as false, which makes the minimum run longer: the step in flight is lost then, and must be a small part of a run.
-	KeepsStep    bool
-	AbortSeconds float64 // last observed time from an abort to its effect. Observed otherwise.
+	KeepsStep bool
+	// FreezesDecodes says that running answers stand still during a prefill (SGLang without mixed chunks). A long one that was
+	// taken back, or comes new, then waits for them too, as long as there is credit; but none is taken back for them.
+	FreezesDecodes bool
+	AbortSeconds   float64 // last observed time from an abort to its effect. Observed otherwise.
 	// Kept is the share of a computed prefix that was found again after an abort. Below 0.5 preemption is off; for "nothing"
 	// pass a small positive number.
 	Kept float64
@@ -45,21 +48,63 @@ type engine struct {
 	beside   float64 // ns to the first token of interactive requests beside a long prefill
 	besides  int     // samples of it
 	observed int     // aborts
+	pace     float64 // fresh tokens/s at the beginning of long prefills, recent mean; 0 = none came to its end yet
+	paces    int     // samples of it
 	chances  uint    // preemptions that were due while beside was unknown
 }
 
+// rate is the speed of a long prefill. What was observed of whole ones, taken back or not, is nearer to the next one than
+// what the caller learns from prefills that nothing disturbed: there may be none of these, and short ones are faster.
 func (e *engine) rate() float64 {
+	if e.pace > 0 {
+		return e.pace
+	}
 	if e.facts.PrefillRate > 0 {
 		return e.facts.PrefillRate
 	}
 	return guessedRate
 }
 
-// prefill is the estimated ns for the last fresh tokens of a prompt of so many tokens, where the rate is that of the whole
-// prompt: later tokens cost more.
+// prefill is the estimated ns for the last fresh tokens of a prompt of so many tokens: later tokens cost more. A rate that
+// was told is that of the whole prompt; the one observed is that of its first tokens.
 func (e *engine) prefill(fresh, context int) int64 {
 	c, f := float64(max(context, fresh)), float64(fresh)
-	return int64(f / e.rate() * 1e9 * (1 + contextCost*(c-f/2)) / (1 + contextCost*c/2))
+	whole := 1.0
+	if e.pace == 0 {
+		whole = 1 + contextCost*c/2
+	}
+	return int64(f / e.rate() * 1e9 * (1 + contextCost*(c-f/2)) / whole)
+}
+
+// left is the estimated ns of prefill left for a long request that is about to be sent.
+func (e *engine) left(r *request) int64 {
+	whole := e.prefill(r.total, r.context)
+	if left := whole - r.ran; left > whole/16 {
+		return left
+	}
+	return max(e.overrun(r.ran), whole/16)
+}
+
+// overrun is the estimated ns left of a prefill that takes longer than estimated. Who knows how long? Where the rate was
+// observed, take it that an eighth of what passed is still to come; where it is a guess, as much again.
+func (e *engine) overrun(ran int64) int64 {
+	if e.paces > 0 {
+		return ran / 8
+	}
+	return ran
+}
+
+// learnPace takes the ns that all runs of a long prefill took together.
+func (e *engine) learnPace(fresh, context int, ran int64) {
+	if ran <= 0 || fresh < minBorder {
+		return
+	}
+	c, f := float64(max(context, fresh)), float64(fresh)
+	sample := f * (1 + contextCost*(c-f/2)) / (float64(ran) / 1e9)
+	// One that was far quicker was found in the cache, against what the caller believed, and says little.
+	sample = min(max(sample, e.rate()/16), e.rate()*1.5)
+	e.paces++
+	e.pace += (sample - e.pace) * max(1/float64(e.paces), 0.3)
 }
 
 // step is the estimated ns of a prefill step.

@@ -29,7 +29,7 @@ func (c *Controller) send(i uint32) {
 	r.state, r.sent, r.began, r.seq = prefilling, c.now, c.now, c.seq
 	if r.class == Long {
 		r.trial = 0
-		r.leg = c.engine.prefill(r.fresh, r.context)
+		r.leg = c.engine.left(r)
 		c.flight = append(c.flight, i)
 		return
 	}

@@ -47,6 +47,7 @@ type request struct {
 	seq            uint64
 	began          int64 // when the engine is believed to have begun it, at or after sent
 	leg            int64 // estimated ns of prefill from then on
+	ran            int64 // ns of earlier runs, less what aborts threw away
 	ordered        int64 // abort
 	extra, bound   int64 // ns of delay because of interactive requests: so far, and at most
 
@@ -65,13 +66,12 @@ type request struct {
 }
 
 // remaining is the estimated ns of prefill left.
-func (r *request) remaining(now int64) int64 {
+func (r *request) remaining(now int64, e *engine) int64 {
 	ran := now - r.began
 	if ran < r.leg {
 		return max(r.leg-ran, r.leg/16)
 	}
-	// It takes longer than estimated. Who knows how long? Take it that an eighth of what passed is still to come.
-	return ran / 8
+	return e.overrun(r.ran + ran)
 }
 
 // list is a doubly linked list of requests, in the order of their arrival.

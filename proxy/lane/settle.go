@@ -111,8 +111,10 @@ func (c *Controller) fits(r *request) bool {
 	return sum <= c.opt.Budget
 }
 
-// interactive says whether any interactive request waits for its first token.
-func (c *Controller) interactive() bool { return c.waiting[streams].n+c.waiting[wholes].n > 0 }
+// interactive says whether any interactive request waits for its first token, or any running answer for its next one.
+func (c *Controller) interactive() bool {
+	return c.waiting[streams].n+c.waiting[wholes].n > 0 || c.decodes > 0 && c.engine.facts.FreezesDecodes
+}
 
 // mustWait says whether a long request that fits the budget has to let interactive ones go first.
 func (c *Controller) mustWait(r *request) bool {
@@ -154,7 +156,7 @@ func (c *Controller) preemptAt(r *request) (int64, Reason) {
 
 	var at int64
 	// It must win: what it spares is more than what it takes.
-	if r.remaining(c.now) <= least {
+	if r.remaining(c.now, &c.engine) <= least {
 		if r.unstreamed {
 			return never, reason
 		}

@@ -432,7 +432,7 @@ func TestUnstreamedRequests(t *testing.T) {
 	s.first(6010, 3)
 	s.long(6020, 4, 50_000)
 	s.until(9000)
-	s.expect("0: 1 go", "100: 2 go", "112: preempt 1 (blocking)", "570: admit 1 (guaranteed)", "6000: 3 go", "6020: 4 held", "6758: admit 4 (quiet)")
+	s.expect("0: 1 go", "100: 2 go", "112: preempt 1 (blocking)", "570: admit 1 (guaranteed)", "6000: 3 go", "6020: 4 held", "6720: admit 4 (quiet)")
 }
 
 // A reload changes the rules with requests held; off lets them all go.
