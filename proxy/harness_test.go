@@ -25,7 +25,8 @@ import (
 func TestMain(m *testing.M) {
 	// fasthttp keeps one process-wide clock for its Date header, and its workers'
 	// janitor finds out that the server has stopped when it next wakes.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"), goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+		goleak.IgnoreTopFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode")) // a probe under way outlives its member by a moment
 }
 
 // fakeEngine is an engine whose every answer is written by the test. It lists

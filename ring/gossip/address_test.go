@@ -1,0 +1,104 @@
+package gossip
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMembersMeetOverIPv6(t *testing.T) {
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skip("no IPv6 here")
+	} else {
+		_ = l.Close()
+	}
+	names := engineNames(4)
+	a := startMember(t, names, nil, func(o *Options) { o.Bind = "[::1]:0" })
+	b := startMember(t, names, []string{a.Address()}, func(o *Options) { o.Bind = "[::1]:0" })
+	awaitMembers(t, []*proxy{a, b})
+	d := a.place(t, 5)
+	eventually(t, time.Second, "news over IPv6", func() bool { return b.knows(5) == d.Engine })
+}
+
+// Bound to all addresses, a member tells the one it is reached at, and finds itself among the addresses to join.
+func TestAllAddressesAreBoundAndOneIsTold(t *testing.T) {
+	names := engineNames(4)
+	a := startMember(t, names, nil, func(o *Options) { o.Bind, o.Advertise = ":0", "127.0.0.1" })
+	if !strings.HasPrefix(a.Address(), "127.0.0.1:") {
+		t.Errorf("told %s", a.Address())
+	}
+	_, port, _ := net.SplitHostPort(a.Address())
+	b := startMember(t, names, []string{"localhost:" + port}, func(o *Options) { o.Bind, o.Interface = "0.0.0.0:0", "lo" })
+	awaitMembers(t, []*proxy{a, b})
+	if !strings.HasPrefix(b.Address(), "127.0.0.1:") {
+		t.Errorf("told %s", b.Address())
+	}
+}
+
+func TestAMemberThatFindsOnlyItselfIsAlone(t *testing.T) {
+	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.LocalAddr().String()
+	_ = l.Close()
+	for what, change := range map[string]func(*Options){
+		"by its own address":     func(o *Options) { o.Join = []string{address} },
+		"by another of its own":  func(o *Options) { o.Advertise, o.Join = "127.0.0.2", []string{address} },
+		"by the name of its own": func(o *Options) { o.Join = []string{strings.Replace(address, "127.0.0.1", "localhost", 1)} },
+	} {
+		start := time.Now()
+		p := startMember(t, engineNames(2), nil, func(o *Options) { o.Bind = address; change(o) })
+		eventually(t, 5*time.Second, what, p.IsReady)
+		if v := p.View(); !v.Alone || time.Since(start) > 3*time.Second {
+			t.Errorf("%s: alone %v after %v", what, v.Alone, time.Since(start))
+		}
+		_ = p.Close()
+	}
+}
+
+func TestFaultsOfAddressesSayWhatToDo(t *testing.T) {
+	for what, change := range map[string]func(*Options){
+		"is not a port":   func(o *Options) { o.Bind = "127.0.0.1:x" },
+		"missing port":    func(o *Options) { o.Bind = "127.0.0.1" },
+		"there are":       func(o *Options) { o.Bind, o.Interface = "0.0.0.0:0", "none9" },
+		"cluster keys":    func(o *Options) { o.Keys = [][]byte{[]byte("short")} },
+		"open cluster po": func(o *Options) { o.Bind = "203.0.113.1:7946" },
+	} {
+		opt := Options{Bind: "127.0.0.1:0", Placer: newPlacer(engineNames(1)), Now: clock}
+		change(&opt)
+		c, err := Start(opt)
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("%s: accepted", what)
+		} else if !strings.Contains(err.Error(), what) {
+			t.Errorf("want %q in %q", what, err)
+		}
+	}
+}
+
+func TestMembersWithOtherEnginesOrSettingsAreShown(t *testing.T) {
+	a := startMember(t, engineNames(4), nil, func(o *Options) { o.Settings = 7; o.Version = "9.9" })
+	b := startMember(t, append(engineNames(3), "other"), []string{a.Address()}, func(o *Options) {
+		o.Settings = 8
+		o.EngineStates = func() []EngineState { return []EngineState{{"e0", 4}, {"e1", 1}, {"e2", 1}, {"other", 1}} }
+	})
+	awaitMembers(t, []*proxy{a, b})
+	var v View
+	eventually(t, 3*time.Second, "the states", func() bool { v = a.View(); return len(v.Members) == 1 && len(v.Members[0].NotReady) == 1 })
+	text := strings.Join(v.Members[0].Differs, "; ")
+	for _, want := range []string{"another list of engines", "it lacks e3", "1 of its own are not known here", "settings"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %q", want, text)
+		}
+	}
+	if m := v.Members[0]; m.NotReady[0].Engine != "e0" || m.Heard == nil || m.Program != "test" {
+		t.Errorf("%+v", m)
+	}
+	if back := b.View().Members[0]; back.Program != "9.9" {
+		t.Errorf("%+v", back)
+	}
+	a.place(t, 1)
+	b.place(t, 2) // whatever they are bound to, nothing breaks
+}
