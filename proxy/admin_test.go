@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/warmring/warmring/engines"
 )
 
 // Item 11: what the operators' listener answers, and that clients cannot reach
@@ -105,29 +107,46 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 }
 
-// A panic is one request's: 500 in the family's shape, counted, nothing left.
+// A panic is one request's: 500 in the family's shape, counted, nothing left, and
+// nothing of its secrets told (C206).
 func TestAPanicIsOneRequests(t *testing.T) {
-	e := newFakeEngine(t, "a", nil)
-	p := startProxy(t, "", e)
+	const secret = "kk-secret-1"
+	good, bad := newFakeEngine(t, "good", nil), newFakeEngine(t, "bad", nil)
+	bad.models = modelList("boom")
+	var pool *engines.Pool
+	p := startProxyTOML(t, fmt.Sprintf("listen = \"127.0.0.1:0\"\n[[engine]]\nname = \"good\"\nurl = %q\n[[engine]]\nname = \"bad\"\nurl = %q\n", good.URL, bad.URL), func(s *Server) {
+		up := s.upstreams["bad"]
+		pool, up.pool = up.pool, nil // the mistake
+	})
+	eventually(t, "both to be listed", func() bool { return len(p.fleet.ModelNames()) == 2 })
 	for _, f := range families {
-		up := p.upstreams["a"]
-		p.upstreams["a"] = nil // the mistake
-		got := p.post(f.path, f.body)
-		p.upstreams["a"] = up
-		if got.status != 500 || !strings.Contains(got.body, "internal_error") && f.name != "messages" {
-			t.Errorf("%s: %d %s", f.name, got.status, got.body)
-		}
-		if strings.Contains(got.body, "nil pointer") || strings.Contains(got.body, ".go:") {
-			t.Errorf("it tells its insides: %s", got.body)
-		}
+		body := strings.Replace(f.body, `"m"`, `"boom"`, 1)
+		eventually(t, "the engine to be placed on", func() bool {
+			got := p.post(f.path+"?key="+secret, body, "Authorization", "Bearer "+secret)
+			if got.status == 503 {
+				return false
+			}
+			if got.status != 500 || !strings.Contains(got.body, "internal_error") && f.name != "messages" {
+				t.Errorf("%s: %d %s", f.name, got.status, got.body)
+			}
+			if strings.Contains(got.body, "nil pointer") || strings.Contains(got.body, ".go:") || strings.Contains(got.body, secret) {
+				t.Errorf("it tells its insides: %s", got.body)
+			}
+			return true
+		})
 		if got := p.post(f.path, f.body); got.status != 200 {
 			t.Errorf("%s: %d afterwards", f.name, got.status)
 		}
 	}
+	eventually(t, "all to be over", func() bool { return p.live.count() == 0 })
+	p.upstreams["bad"].pool = pool
 	if v := p.metric("warmring_panics_total"); v != "4" {
 		t.Errorf("counted %s", v)
 	}
 	if v := p.metric(`warmring_request_ends_total{end="panic"}`); v != "4" {
 		t.Errorf("ends: %s", v)
+	}
+	if strings.Contains(p.log.String(), secret) {
+		t.Error("the log tells a secret")
 	}
 }

@@ -163,7 +163,7 @@ func startProxy(t testing.TB, extra string, engines ...*fakeEngine) *proxyUnderT
 	return p
 }
 
-func startProxyTOML(t testing.TB, toml string) *proxyUnderTest {
+func startProxyTOML(t testing.TB, toml string, before ...func(*Server)) *proxyUnderTest {
 	t.Helper()
 	if !strings.Contains(toml, "[drain]") {
 		toml = strings.Replace(toml, "\n", "\ndrain.delay = \"1ms\"\ndrain.limit = \"5s\"\nprobe.interval = \"200ms\"\n", 1)
@@ -176,6 +176,9 @@ func startProxyTOML(t testing.TB, toml string) *proxyUnderTest {
 	srv, err := New(cfg, Options{Log: newTestLogger(log), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range before {
+		f(srv)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

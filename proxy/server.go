@@ -353,6 +353,14 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx) {
 func (s *Server) panicked(r *request, p any) {
 	s.metrics.panics.Inc()
 	s.log.Error("panic while handling a request", "request", r.id, "panic", fmt.Sprint(p), "stack", stack())
+	defer func() {
+		if again := recover(); again != nil { // it must not take the process along
+			s.log.Error("panic while ending a request that panicked", "request", r.id, "panic", fmt.Sprint(again), "stack", stack())
+			r.ctx.Response.Reset()
+			r.ctx.SetStatusCode(fasthttp.StatusInternalServerError)
+			r.ctx.SetConnectionClose()
+		}
+	}()
 	r.x.Cancel()
 	r.x.Close()
 	if r.charge != nil {
