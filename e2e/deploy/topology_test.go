@@ -78,6 +78,7 @@ func startTopology(t *testing.T) *topology {
 	for _, name := range tp.names {
 		tp.until(name+" to be ready", func() error { return tp.get(name, "/readyz", nil) })
 		tp.until(name+" to know the others", func() error { return tp.knows(name, len(tp.names)) })
+		tp.until(name+" to have asked all engines", func() error { return tp.sees(name) })
 	}
 	tp.startBalancer(compose)
 	return tp
