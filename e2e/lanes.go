@@ -23,7 +23,7 @@ type LaneTraffic struct {
 	Tokens   int           // of each
 	AtOnce   int           // how many of them are under way at a time, the next following at the end of one
 	Sessions int           // with short turns
-	Every    time.Duration // from the beginning of one turn of a session to the next, if that has ended by then
+	Every    time.Duration // from the beginning of one turn of a session to the next, give or take a quarter, if that has ended by then
 	History  int           // tokens of a session's first prompt, about
 
 	TokensPerWord float64 // of Words, by this model; 0 = is asked
@@ -88,7 +88,7 @@ func (l LaneTraffic) Run(ctx context.Context) (*LaneRun, error) {
 					return
 				case <-next.C:
 				}
-				next.Reset(l.Every)
+				next.Reset(l.Every*3/4 + time.Duration(s.random.Int64N(int64(l.Every/2)+1))) // they do not stay in step
 				first, total, err := l.turn(ctx, s)
 				mu.Lock()
 				run.Short, run.Whole = append(run.Short, first), append(run.Whole, total)

@@ -26,12 +26,17 @@ func (c *Controller) gain() float64 { return (1 - c.opt.Share) / c.opt.Share }
 
 func (c *Controller) earned(ran int64) int64 { return int64(float64(ran) * c.gain()) }
 
-// extraBound is the delay after which a long request is immune.
+// extraBound is the delay after which a long request is immune, by what is known of its own time now: an estimate that was
+// too low must not make it immune too soon.
 func (c *Controller) extraBound(r *request) int64 {
 	if c.opt.MaxExtraDelay > 0 {
 		return int64(c.opt.MaxExtraDelay)
 	}
-	own := c.earned(c.engine.prefill(r.total, r.context))
+	ran := r.ran
+	if r.state == prefilling || r.state == preempting {
+		ran += max(c.now-r.began, 0)
+	}
+	own := c.earned(max(c.engine.prefill(r.total, r.context), ran))
 	return min(max(own, int64(minExtraBound)), int64(maxExtraBound))
 }
 
@@ -84,6 +89,7 @@ func (c *Controller) delay(r *request, ns int64) {
 
 // judge makes a request immune that was delayed or preempted enough.
 func (c *Controller) judge(r *request) {
+	r.bound = c.extraBound(r)
 	if !r.immune && (r.extra >= r.bound || int(r.preempted) >= c.opt.MaxPreemptions) {
 		r.immune = true
 		c.totals.Immune++
