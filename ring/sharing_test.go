@@ -174,7 +174,7 @@ func TestTurnsArePlacedAlikeWhicheverProxyGetsThem(t *testing.T) {
 				sessions := make([]life, 60)
 				turns, strays, moves := 0, 0, 0
 				var flight []*Charge
-				for i := range 1200 {
+				for i := range 800 {
 					at := random.IntN(len(sessions))
 					s := &sessions[at]
 					if s.talk == nil || random.IntN(40) == 0 {

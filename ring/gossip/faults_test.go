@@ -123,7 +123,6 @@ func TestAPartitionHealsByItself(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
-	t.Parallel()
 	net := newNetwork(t)
 	names := engineNames(8)
 	all := startCluster(t, 5, names, func(_ int, o *Options) { o.Transport = net.wrap })
@@ -156,7 +155,11 @@ func TestAPartitionHealsByItself(t *testing.T) {
 	}
 	t.Logf("at the end of the cut %d of %d sessions differ", agree(all, sessions), len(sessions))
 	net.set(func() { clear(net.sides) })
-	took := eventually(t, 5*time.Second, "agreement after the cut", func() bool {
+	limit := 5 * time.Second
+	if raced {
+		limit = 30 * time.Second
+	}
+	took := eventually(t, limit, "agreement after the cut", func() bool {
 		for _, p := range all {
 			if p.members.count() != 4 {
 				return false
@@ -220,7 +223,7 @@ func TestAOneWayCutHeals(t *testing.T) {
 	t.Logf("agreed %v after the cut", took)
 }
 
-// A member whose process stands still for a while comes back without a restart.
+// Wall clocks five minutes apart decide nothing: each move is followed.
 func TestClocksFiveMinutesApart(t *testing.T) {
 	all := startCluster(t, 3, engineNames(8), func(i int, o *Options) {
 		o.Wall = func() time.Time { return time.Now().Add(time.Duration(i-1) * 5 * time.Minute) }

@@ -70,8 +70,8 @@ func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, duri
 
 // The expected rate: a new or moved session a second for every two proxies.
 func TestNewsIsEverywhereWithinASecond(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 20 s")
+	if testing.Short() || raced {
+		t.Skip("takes 20 s, and measures")
 	}
 	names := engineNames(64)
 	for _, n := range []int{5, 30} {
@@ -105,8 +105,8 @@ func sent(all []*proxy) (bytes uint64) {
 // Ten times the moves that are to be expected fit; a hundred times do not, but the budget holds, the long contexts are known more
 // often than the short ones, and what is shed is counted.
 func TestTheBudgetHoldsWhateverMoves(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 20 s")
+	if testing.Short() || raced {
+		t.Skip("takes 20 s, and measures")
 	}
 	const n = 12
 	names := engineNames(64)
