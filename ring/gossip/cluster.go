@@ -52,8 +52,13 @@ type Cluster struct {
 	askWake    chan struct{}
 	ready      chan struct{}
 	isReady    atomic.Bool
-	alone      atomic.Bool // ready without anybody's state
-	counts     counts
+
+	// compareUntil is for how long this member compares what it knows at short intervals: after somebody has come. What comes over
+	// a healed cut is known to half of the members already, who do not pass it on, so gossip alone leaves gaps.
+	compareUntil atomic.Int64
+
+	alone  atomic.Bool // ready without anybody's state
+	counts counts
 
 	base   context.Context
 	stop   context.CancelFunc
@@ -61,7 +66,7 @@ type Cluster struct {
 	work   sync.WaitGroup
 }
 
-// reply is a comparison that found differences: what to send to whom.
+// reply is a comparison: whom to send what its hashes do not show, or without hashes, whom to send ours.
 type reply struct {
 	to     uint32
 	hashes []uint32

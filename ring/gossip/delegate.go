@@ -95,13 +95,6 @@ func (d *delegate) MergeRemoteState(b []byte, _ bool) {
 		return
 	}
 	now := c.now()
-	if len(m.Hashes) > 0 {
-		c.counts.compared.Add(1)
-		select {
-		case c.replies <- reply{m.Sender, m.Hashes}:
-		default:
-		}
-	}
 	// What a joiner learns is known to the others; what comes over a healed cut is not.
 	spread := noSpread
 	if c.isReady.Load() {
@@ -119,6 +112,7 @@ func (v *events) NotifyJoin(n *memberlist.Node) {
 		return
 	}
 	m := v.members.add(n)
+	v.compareUntil.Store(v.opt.Now() + int64(compareFor))
 	v.opt.Log.Info("cluster member joined", "member", n.Name, "address", m.address(), "program", m.meta.Program)
 	if m.strange {
 		v.opt.Log.Warn("cluster member of another version: what it tells about itself cannot be read", "member", n.Name)

@@ -100,6 +100,13 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 		return
 	}
 	from := c.members.find(m.Sender)
+	if len(m.Hashes) > 0 {
+		c.counts.compared.Add(1)
+		select {
+		case c.replies <- reply{m.Sender, m.Hashes}:
+		default: // the next comparison finds the same
+		}
+	}
 	if m.HasLoads || len(m.Loud) > 0 {
 		c.opt.Placer.SetRemote(c.loads.take(now, m))
 	}

@@ -16,6 +16,7 @@ const (
 	longestPause = 10 * time.Second
 	reportShare  = 0.30 // of the budget
 	maxReply     = 600  // entries per comparison: 16 KB
+	compareFor   = 3 * time.Second
 )
 
 // flush sends the Placer's news: the first at once, as a session's next turn may be under way, then what gathers meanwhile.
@@ -96,6 +97,7 @@ func (c *Cluster) tend() {
 	ticker := time.NewTicker(report)
 	defer ticker.Stop()
 	var nextSweep, nextRefresh int64
+	tick := 0
 	for {
 		select {
 		case <-c.base.Done():
@@ -106,6 +108,14 @@ func (c *Cluster) tend() {
 		c.sendLoads(now, false)
 		if aged := c.loads.age(now); len(aged) > 0 {
 			c.opt.Placer.SetRemote(aged)
+		}
+		if tick++; tick%2 == 0 && now < c.compareUntil.Load() {
+			if all := c.members.all(); len(all) > 0 {
+				select {
+				case c.replies <- reply{to: all[rand.IntN(len(all))].id}:
+				default:
+				}
+			}
 		}
 		if now >= nextSweep {
 			nextSweep = now + int64(5*time.Second)
@@ -178,11 +188,15 @@ func (c *Cluster) replyLoop() {
 		case r := <-c.replies:
 			to := c.members.find(r.to)
 			now := c.now()
-			entries := c.book.Differing(now, r.hashes, maxReply)
-			if to == nil || len(entries) == 0 {
+			if to == nil {
 				continue
 			}
-			m := Message{Sender: c.node, Sequence: c.sequence.Add(1), Reply: entries}
+			m := Message{Sender: c.node, Sequence: c.sequence.Add(1)}
+			if r.hashes == nil {
+				m.Hashes = c.book.Hashes()
+			} else if m.Reply = c.book.Differing(now, r.hashes, maxReply); len(m.Reply) == 0 {
+				continue
+			}
 			b := m.Append(nil)
 			c.budget.owe(now, len(b)+packetCost)
 			_ = c.list.SendReliable(&to.node, b)
