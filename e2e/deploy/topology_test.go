@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,19 +31,27 @@ type topology struct {
 	next    atomic.Uint32
 }
 
-// Some keys, made anew for each topology by those who roll them.
+// Keys for tests only.
 const (
 	firstKey  = "Zmlyc3QgY2x1c3RlciBrZXkgb2YgMzIgYnl0ZXMhISE="
 	secondKey = "c2Vjb25kIGNsdXN0ZXIga2V5IG9mIDMyIGJ5dGVzISE="
 )
 
-var binary = sync1(func() (string, error) {
-	dir, err := os.MkdirTemp("", "warmring-deploy-")
-	if err != nil {
-		return "", err
+// binary is the program, built once for all tests.
+var binary = sync.OnceValues(func() (string, error) { return e2e.Build(context.Background(), buildDir, false) })
+
+var buildDir string
+
+func TestMain(m *testing.M) {
+	var err error
+	if buildDir, err = os.MkdirTemp("", "warmring-deploy-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	return e2e.Build(context.Background(), dir, false)
-})
+	status := m.Run()
+	_ = os.RemoveAll(buildDir)
+	os.Exit(status)
+}
 
 func startTopology(t *testing.T) *topology {
 	t.Helper()
