@@ -95,6 +95,10 @@ func newMetricSet(s *Server) *metricSet {
 	set.NewGauge("warmring_inflight_requests", func() float64 { return float64(s.live.count()) })
 	set.NewGauge("warmring_waiting_requests", func() float64 { return float64(s.waiters.n.Load()) })
 	set.NewGauge("warmring_waiting_shed_total", func() float64 { return float64(s.waiters.shed.Load()) })
+	set.NewGauge("warmring_prompt_recalls_total", func() float64 { return float64(s.memory.Stats().Hits) })
+	set.NewGauge("warmring_prompt_recall_misses_total", func() float64 { return float64(s.memory.Stats().Misses) })
+	set.NewGauge("warmring_prompt_memory_evicted_total", func() float64 { return float64(s.memory.Stats().Evicted) })
+	set.NewGauge("warmring_prompt_memory_shed_total", func() float64 { return float64(s.memory.Stats().Shed) })
 	set.NewGauge("warmring_uptime_seconds", func() float64 { return time.Since(s.started).Seconds() })
 	for name, up := range s.upstreams {
 		m.engines[name] = &engineMetrics{

@@ -115,7 +115,7 @@ func (r *request) identify() {
 	if r.route.Generation {
 		family = r.route.Family
 	}
-	p.Scan(r.body, family)
+	p.Recall(s.memory, r.body, family)
 	r.stream = p.Stream && r.route.Generation
 	if p.Fallback != "" && r.route.Generation {
 		s.metrics.unparsed(p.Fallback)

@@ -55,6 +55,7 @@ type Server struct {
 	version      string
 	fleet        *engines.Fleet
 	placer       *ring.Placer
+	memory       *prompt.Memory
 	rules        *identity.Rules
 	upstreams    map[string]*upstream
 	gate         *config.Gate
@@ -115,6 +116,7 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 		started:      time.Now(),
 		stopping:     make(chan struct{}),
 		ids:          newIDSource(),
+		memory:       prompt.NewMemory(),
 	}
 	s.strip.strip = map[string]bool{"x-warmring-session": true, "x-warmring-parent": true}
 	if !cfg.Headers.TrustInternal {

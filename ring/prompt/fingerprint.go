@@ -42,18 +42,36 @@ func (p *Prompt) Fingerprint(body []byte, seed uint64) {
 		w.d.Write(p.salt.Of(body))
 		seed = w.d.Sum64()
 	}
-	w.d.ResetWithSeed(seed)
-	w.bytes, w.kept = 0, 0
 	if w.small == nil {
 		w.small = make([]byte, 0, smallCap)
 	}
 	w.small = w.small[:0]
-	p.Chain, p.Head, p.First = p.Chain[:0], 0, 0
+	t := &p.trace
+	t.scope = seed
+	// The chain of a remembered beginning stands as it is; see restore.
+	known := p.Fallback == "" && t.past.turns > 0 && t.past.scope == seed
+	if !known {
+		t.past = past{}
+		w.d.ResetWithSeed(seed)
+	} else {
+		w.d = t.past.digest
+	}
+	w.bytes, w.kept = t.past.bytes, t.past.kept
+	p.Chain, p.Head, p.First = p.Chain[:t.past.points], t.past.head, t.past.first
 	if p.Fallback != "" {
 		p.raw(body)
 	} else {
-		p.parts(body)
+		p.parts(body, t.past.turns)
 	}
+	switch {
+	case t.keep == 0:
+	case t.past.turns == t.keep:
+		t.m.learn(p, body, known)
+	default: // its chain is too long
+		t.m.shed.Add(1)
+	}
+	t.past = past{} // the chain has gone on: a second pass begins at its beginning
+	t.keep = 0
 	p.Bytes = w.bytes
 	p.Whole = 0
 	if n := len(p.Chain); n > 0 {
@@ -75,8 +93,8 @@ func (p *Prompt) raw(body []byte) {
 	p.First = 1
 }
 
-// parts makes the chain of a prompt that was understood.
-func (p *Prompt) parts(body []byte) {
+// parts makes the chain of a prompt that was understood. That of the first done turns and all before them is there already.
+func (p *Prompt) parts(body []byte, done int) {
 	lists := [4][]part{p.tools, p.functions, p.system, p.turns}
 	heads := 0 // leading turns that belong to the head
 	for p.Family != Completions && heads < len(p.turns) && p.turns[heads].role == roleHead {
@@ -93,6 +111,11 @@ func (p *Prompt) parts(body []byte) {
 	}
 	for l, list := range lists {
 		for i := range list {
+			if done > 0 && (l < 3 || i < done) {
+				left--
+				parts--
+				continue
+			}
 			p.part(body, &list[i], l)
 			left--
 			parts--
@@ -103,6 +126,10 @@ func (p *Prompt) parts(body []byte) {
 			}
 			if first {
 				p.First = len(p.Chain)
+			}
+			if l == 3 && i+1 == p.trace.keep && len(p.Chain) < densePoints {
+				w := &p.writer
+				p.trace.past = past{p.trace.scope, i + 1, len(p.Chain), p.Head, p.First, w.bytes, w.kept, w.d}
 			}
 		}
 	}

@@ -117,6 +117,9 @@ func (s *scanner) object(i, depth int, kind uint8) int {
 		}
 		if len(key) == len("cache_control") && string(key) == "cache_control" {
 			leave = true
+			if t := &s.p.trace; t.inside && t.behind == 0 && t.marked == 0 {
+				t.marked = start
+			}
 		}
 		if kind != ordinary && !leave {
 			switch kind {
@@ -234,8 +237,13 @@ func (s *scanner) close(pt part, end int) part {
 
 // list passes a list whose elements are parts, and appends them to parts.
 func (s *scanner) list(i int, parts []part, kind uint8) ([]part, int) {
-	more := false
-	for i, more = s.first(i, ']'); more; i, more = s.next(i, ']') {
+	i, more := s.first(i, ']')
+	return s.elements(i, more, parts, kind)
+}
+
+// elements passes the elements of such a list from the one at i.
+func (s *scanner) elements(i int, more bool, parts []part, kind uint8) ([]part, int) {
+	for ; more; i, more = s.next(i, ']') {
 		pt := s.open(i)
 		if s.body[i] == '{' {
 			i = s.object(i, 3, kind)

@@ -5,6 +5,8 @@
 // Fingerprint feeds one running xxhash digest with what remains and reads it at part boundaries and strides.
 // A body that cannot be read this way gets a chain over its raw bytes instead: a non-empty body never has an empty chain.
 //
+// A Memory spares the bytes that a session's turns repeat.
+//
 // Limits: 64 levels of nesting, 2,048 points, 1,048,576 left-out members, 2 GiB of prompt. DESIGN.md has the ideas.
 package prompt
 
@@ -87,6 +89,7 @@ type Prompt struct {
 	salt                            Span     // cache_salt's raw value
 	limits                          [3]int   // max_completion_tokens, max_output_tokens, max_tokens
 	writer                          writer
+	trace                           trace
 }
 
 // MaxPoints bounds the length of a chain.
@@ -154,9 +157,11 @@ func (p *Prompt) reset(family Family) {
 		tools, functions = nil, nil
 	}
 	w := p.writer
+	blocks, tailCuts := p.trace.blocks[:0], p.trace.tailCuts[:0]
 	*p = Prompt{
 		Family: family, Fields: p.Fields[:0], Chain: p.Chain[:0],
 		tools: tools, functions: functions, system: p.system[:0], turns: turns, cuts: cuts, marks: marks,
 	}
 	p.writer = w
+	p.trace.blocks, p.trace.tailCuts = blocks, tailCuts
 }

@@ -12,6 +12,11 @@ func (p *Prompt) Scan(body []byte, family Family) {
 		return
 	}
 	s.document()
+	p.scanned(s.why)
+}
+
+// scanned sums up what the scanner has found, or why it stopped.
+func (p *Prompt) scanned(why string) {
 	for _, n := range p.limits {
 		if n > 0 {
 			p.MaxTokens = n
@@ -19,10 +24,10 @@ func (p *Prompt) Scan(body []byte, family Family) {
 		}
 	}
 	switch {
-	case s.why != "":
-		p.Fallback = s.why
+	case why != "":
+		p.Fallback = why
 		p.Open, p.EmptyObject = 0, false
-	case family == None:
+	case p.Family == None:
 		p.Fallback = whyFamily
 	case len(p.tools)+len(p.functions)+len(p.system)+len(p.turns) == 0:
 		p.Fallback = whyPrompt
@@ -46,10 +51,15 @@ func (s *scanner) document() {
 		return
 	}
 	s.p.Open = i + 1
-	empty := true
-	more := false
-	for i, more = s.first(i, '}'); more; i, more = s.next(i, '}') {
-		empty = false
+	i, more := s.first(i, '}')
+	s.p.EmptyObject = !more
+	s.members(i, more)
+}
+
+// members walks the outermost object's members from the one at i.
+func (s *scanner) members(i int, more bool) {
+	b := s.body
+	for ; more; i, more = s.next(i, '}') {
 		ks, ke, v := s.key(i)
 		if v < 0 {
 			return
@@ -65,7 +75,6 @@ func (s *scanner) document() {
 	if i < 0 {
 		return
 	}
-	s.p.EmptyObject = empty
 	if i = s.space(i); i != len(b) {
 		s.fail(whyTrailing)
 	}
@@ -112,6 +121,7 @@ func (s *scanner) top(key []byte, v int) (i int) {
 		return i
 	case "tools":
 		if p.Family != Completions {
+			s.restarted(p.tools)
 			if p.tools = p.tools[:0]; b[v] == '[' {
 				p.tools, i = s.list(v, p.tools, ordinary)
 				return i
@@ -119,6 +129,7 @@ func (s *scanner) top(key []byte, v int) (i int) {
 		}
 	case "functions":
 		if p.Family == Chat {
+			s.restarted(p.functions)
 			if p.functions = p.functions[:0]; b[v] == '[' {
 				p.functions, i = s.list(v, p.functions, ordinary)
 				return i
@@ -126,6 +137,7 @@ func (s *scanner) top(key []byte, v int) (i int) {
 		}
 	case "system", "instructions":
 		if (p.Family == Messages && len(key) == 6) || (p.Family == Responses && len(key) == 12) {
+			s.restarted(p.system)
 			if p.system = p.system[:0]; b[v] != 'n' {
 				p.system, i = s.systemPart(v, p.system, p.Family == Messages)
 				return i
@@ -133,16 +145,22 @@ func (s *scanner) top(key []byte, v int) (i int) {
 		}
 	case "messages":
 		if p.Family == Chat || p.Family == Messages {
+			s.restarted(p.turns)
 			if p.turns = p.turns[:0]; b[v] == '[' {
+				s.enter()
 				p.turns, i = s.list(v, p.turns, message)
+				s.leave(i)
 				return i
 			}
 		}
 	case "input":
 		if p.Family == Responses {
+			s.restarted(p.turns)
 			switch p.turns = p.turns[:0]; b[v] {
 			case '[':
+				s.enter()
 				p.turns, i = s.list(v, p.turns, item)
+				s.leave(i)
 				return i
 			case '"':
 				pt := s.open(v)
