@@ -1,0 +1,50 @@
+package gossip
+
+import (
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// hintLife is how long a hint is remembered, so as not to be told again.
+const hintLife = 30 * time.Second
+
+// Drain tells all members that an operator drained an engine, or put it back.
+func (c *Cluster) Drain(engine string, drained bool) {
+	e := Entry{Key: uint64(ring.EngineID(engine)), Kind: Drain, Life: maxLife}
+	if drained {
+		e.Value = 1
+	}
+	e = c.write(c.now(), e)
+	c.sendQuick(c.now(), []Entry{e}, nil)
+}
+
+// Drained tells what was last said of an engine's drain; known is false if nobody said anything.
+func (c *Cluster) Drained(engine string) (drained, known bool) {
+	e, ok := c.book.Get(c.now(), uint64(ring.EngineID(engine)), Drain)
+	return e.Value == 1, ok
+}
+
+// Saw tells the members that an engine went down (ring.Down), came back (ring.Ready) or was restarted (ring.Unknown), so that
+// they look at it. What others have told lately is not told again.
+func (c *Cluster) Saw(engine string, state ring.State) {
+	key, now := uint64(ring.EngineID(engine)), c.now()
+	if e, ok := c.book.Get(now, key, Hint); ok && e.Value == uint32(state) && e.Life > hintLife-10*time.Second {
+		return
+	}
+	e := c.write(now, Entry{Key: key, Kind: Hint, Value: uint32(state), Life: hintLife})
+	c.sendQuick(now, []Entry{e}, nil)
+}
+
+// Owner tells whether this member is the one to look after an engine (to scrape its load for all): one of those that were heard of
+// lately, the same for all members that hear of each other.
+func (c *Cluster) Owner(engine string) bool {
+	now := c.now()
+	ids := []uint32{c.node}
+	for _, m := range c.members.all() {
+		if !c.loads.silent(now, m.id) {
+			ids = append(ids, m.id)
+		}
+	}
+	return ownerOf(ring.EngineID(engine), ids) == c.node
+}

@@ -1,0 +1,139 @@
+package ring
+
+// How a turn meets a session that only other proxies have seen.
+
+// meet makes a session of what others have told of a key, at its first turn here; none if they have not.
+func (p *Placer) meet(key uint64, tail bool, as uint64, named bool, t *Turn) uint32 {
+	a := &p.share.away
+	at := a.find(key, tail)
+	if at == none {
+		return none
+	}
+	told := *a.all.at(at)
+	e := p.engineOf(told.engine)
+	if told.until <= p.now || e == nil {
+		p.dropAway(at)
+		return none
+	}
+	i := p.newSession(as, uint32(t.Seed), e)
+	if i == none {
+		return none
+	}
+	p.dropAway(at)
+	a.told.Met++
+	s := p.sessions.all.at(i)
+	p.setContext(i, int(told.tokens))
+	s.named, s.told = named, toldAt(p.now, SizeClass(int(told.tokens)), true)
+	return i
+}
+
+// meetByPrompt is meet for a turn that is known by its prompt alone. One that only begins (it ends with its first user message)
+// is nobody's next turn, however many began alike.
+func (p *Placer) meetByPrompt(t *Turn, fresh *resolved) uint32 {
+	first := max(t.Prompt.First, 1)
+	for n := len(p.chain) - 1; n >= max(first, len(p.chain)-tailWindow); n-- {
+		fingerprint := p.chain[n].Fingerprint
+		if p.share.away.find(fingerprint, true) == none {
+			continue
+		}
+		p.sequence++
+		if i := p.meet(fingerprint, true, join(fresh.ringKey, p.sequence), false, t); i != none {
+			s := p.sessions.all.at(i)
+			s.side, s.parent = fresh.owner != 0, fresh.owner
+			return i
+		}
+	}
+	if len(p.chain) <= first || p.sessions.find(fresh.key) != none {
+		return none
+	}
+	i := p.meet(fresh.key, false, fresh.key, false, t)
+	if i != none {
+		s := p.sessions.all.at(i)
+		s.side, s.parent = fresh.owner != 0, fresh.owner
+	}
+	return i
+}
+
+// like is the session that a turn without an id may be a fork of, where only other proxies know its history: it began with the same
+// words. A turn that only begins is no fork.
+func (p *Placer) like(t *Turn, key uint64) uint64 {
+	if len(p.chain) <= max(t.Prompt.First, 1) {
+		return 0
+	}
+	if i := p.sessions.find(key); i != none && p.sessions.all.at(i).told.byOthers() || p.share.away.find(key, false) != none {
+		return key
+	}
+	return 0
+}
+
+// followLike is the engine of that session; most of what it has there counts as the fork's, too.
+func (p *Placer) followLike(l *look, key uint64) *engine {
+	if i := p.sessions.find(key); i != none {
+		s := p.sessions.all.at(i)
+		l.like = p.engineOf(s.engine)
+		if l.like != nil {
+			l.likeWarm = min(p.toldWarm(s, l.like), l.tokens) / 4 * 3
+		}
+	} else if i := p.share.away.find(key, false); i != none {
+		s := p.share.away.all.at(i)
+		l.like, l.likeWarm = p.engineOf(s.engine), min(int(s.tokens), l.tokens)/4*3
+	}
+	return l.like
+}
+
+// engineAway is where others have told a session to be.
+func (p *Placer) engineAway(key uint64) *engine {
+	if i := p.share.away.find(key, false); i != none {
+		return p.engineOf(p.share.away.all.at(i).engine)
+	}
+	return nil
+}
+
+// taken tells whether a key stands for a session here or elsewhere.
+func (p *Placer) taken(key uint64) bool {
+	return p.sessions.find(key) != none || p.share != nil && p.share.away.find(key, false) != none
+}
+
+// tooShort tells that a prompt under the key of a session that only others have seen cannot be its next one: a title or the like.
+// A token has 2 to 5 bytes.
+func tooShort(t *Turn, s *session) bool {
+	return s.told.byOthers() && t.Prompt != nil && t.Prompt.Bytes < int(s.context)
+}
+
+// toldWarm is how many tokens of a session others have told to be on its engine, beyond what the index knows.
+func (p *Placer) toldWarm(s *session, e *engine) int {
+	if !s.told.byOthers() || s.told.at() < e.coldSince {
+		return 0
+	}
+	return int(s.context) + int(s.shared)
+}
+
+// Missing tells whether a turn goes on with a session of which nothing is known, here or from others: if there are other proxies,
+// the news of it may be under way. A turn that only begins (it ends with its first user message) misses nothing. What Missing
+// says holds for the moment; it changes nothing.
+func (p *Placer) Missing(t *Turn) bool {
+	pr := t.Prompt
+	if pr == nil || len(pr.Chain) <= max(pr.First, 1) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share == nil {
+		return false
+	}
+	if t.Session != 0 {
+		i, key := p.scoped(t.Session, t.Seed)
+		return i == none && p.share.away.find(key, false) == none
+	}
+	first := max(pr.First, 1)
+	if p.taken(join(pr.Chain[first-1].Fingerprint, 0)) {
+		return false
+	}
+	for n := len(pr.Chain) - 1; n >= max(first, len(pr.Chain)-tailWindow); n-- {
+		at := pr.Chain[n].Fingerprint
+		if p.sessions.findTail(at, 0) != none || p.share.away.find(at, true) != none {
+			return false
+		}
+	}
+	return true
+}
