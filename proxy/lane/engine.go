@@ -176,7 +176,12 @@ func (e *engine) learnBeside(ns int64) {
 func (e *engine) minRun(steps int) int64 {
 	step := e.step()
 	if e.facts.KeepsStep {
-		// The abort takes effect at the end of the step in flight: ordered within the last one, all of them are kept.
+		// The abort takes effect at the end of the step in flight: ordered within the last one, all of them are kept. An
+		// engine that plans one step ahead takes up to two for an abort, so the mean is nearer to a step than the longest; and
+		// a run that is too short costs nothing here but sending the body again.
+		if e.facts.StepSeconds <= 0 && e.observed > 0 {
+			step = min(step, int64(e.abort))
+		}
 		return int64(steps-1)*step + step/8
 	}
 	// The step in flight is computed twice. After twice as many steps that is a fifth of the run, not a third.
