@@ -101,6 +101,9 @@ func (s *Server) ready(ctx *fasthttp.RequestCtx) {
 	case s.draining.Load():
 		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
 		ctx.SetBodyString("draining\n")
+	case !s.settled.Load():
+		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
+		ctx.SetBodyString("asking the engines\n")
 	case s.joining():
 		ctx.SetStatusCode(fasthttp.StatusServiceUnavailable)
 		ctx.SetBodyString("joining the other proxies\n")

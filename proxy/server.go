@@ -79,6 +79,7 @@ type Server struct {
 	waiters   waiters
 
 	unparsedTold atomic.Int64 // when the log was last told of an unreadable prompt
+	settled      atomic.Bool  // every engine was asked once
 	draining     atomic.Bool
 	stopped      atomic.Bool
 	stopping     chan struct{} // closed when running requests are cut
@@ -247,15 +248,16 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	defer probes.Wait()
 	defer stopProbing()
 
-	s.http = s.newHTTP()
 	failed := make(chan error, 2)
-	go func() { failed <- s.http.Serve(newListener(ln, s.hangups, s.cfg.Server.MaxConnections)) }()
 	running := 1
 	if admin != nil {
 		s.admin = s.newAdmin()
 		running++
 		go func() { failed <- s.admin.Serve(admin) }()
 	}
+	s.settle(ctx)
+	s.http = s.newHTTP()
+	go func() { failed <- s.http.Serve(newListener(ln, s.hangups, s.cfg.Server.MaxConnections)) }()
 	select {
 	case err = <-failed:
 		running--
@@ -282,6 +284,19 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 		up.pool.Close()
 	}
 	return err
+}
+
+// settle waits until every engine was asked once, or for as long as one probe may
+// take. A proxy that placed turns before that would take sessions away from
+// engines that it has merely not heard of yet. Clients that come meanwhile wait in
+// the listener's queue.
+func (s *Server) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Probe.Timeout.Std())
+	defer cancel()
+	if err := s.fleet.Settled(ctx); err != nil {
+		s.log.Warn("serving before all engines have answered a probe", "error", err)
+	}
+	s.settled.Store(true)
 }
 
 // drain lets running requests end. The listener stays open all the while, so
