@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"time"
@@ -243,7 +244,14 @@ func (r *request) completed(body []byte) {
 	o := ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1}
 	if r.route.Generation && r.status < 300 && body != nil {
 		var id []byte
-		r.usage, id = wire.ReadAnswer(r.route.Family, body)
+		if r.stream && isEvents(r.ctx.Response.Header.ContentType()) { // a stream held whole, for HTTP/1.0
+			r.sniff.Reset(r.route.Family)
+			_, _ = r.sniff.Write(body)
+			_ = r.sniff.Close()
+			r.usage, id = r.sniff.Usage(), r.sniff.ResponseID()
+		} else {
+			r.usage, id = wire.ReadAnswer(r.route.Family, body)
+		}
 		r.learnResponse(id)
 		o = ring.Outcome{PromptTokens: r.usage.Prompt, CachedTokens: r.usage.Cached, OutputTokens: r.usage.Output, Prefilled: true}
 	} else {
@@ -262,6 +270,10 @@ func (r *request) completed(body []byte) {
 		end = endClientError
 	}
 	r.finish(end, r.status)
+}
+
+func isEvents(contentType []byte) bool {
+	return bytes.HasPrefix(contentType, []byte("text/event-stream"))
 }
 
 func bodyless(status int) bool {

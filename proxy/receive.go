@@ -24,6 +24,10 @@ func (r *request) receive() bool {
 		ctx.SetConnectionClose()
 		r.refuse(fasthttp.StatusServiceUnavailable, "shutting_down", "warmring is shutting down")
 		return false
+	case !h.IsHTTP11() && string(h.Protocol()) != "HTTP/1.0":
+		ctx.SetConnectionClose()
+		r.refuse(fasthttp.StatusHTTPVersionNotSupported, "http_version", "only HTTP/1.1 and HTTP/1.0 are spoken here")
+		return false
 	case h.ConnectionUpgrade() && bytes.Contains(bytes.ToLower(h.Peek("Upgrade")), []byte("websocket")):
 		// Offers of other protocols, h2c above all, may be ignored (RFC 9110
 		// §7.8): Java's client makes one with each request.
@@ -227,7 +231,7 @@ func (r *request) spliceModel() {
 func (r *request) spliceUsage() {
 	sc := r.scratch
 	p := &sc.prompt
-	if !p.Stream || p.IncludeUsage || p.Open == 0 || (p.Family != prompt.Chat && p.Family != prompt.Completions) {
+	if !p.Stream || p.IncludeUsage || p.Open == 0 || !r.ctx.Request.Header.IsHTTP11() || (p.Family != prompt.Chat && p.Family != prompt.Completions) {
 		return
 	}
 	if k := r.up.DetectedKind(); k != engines.VLLM && k != engines.SGLang {

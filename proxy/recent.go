@@ -46,6 +46,7 @@ type recentRequests struct {
 
 type recentRequest struct {
 	id       string
+	answerID string // set by the engine
 	at       time.Time
 	route    string
 	model    string
@@ -68,7 +69,7 @@ func newRecentRequests() *recentRequests {
 
 func (l *recentRequests) add(r *request, took time.Duration) {
 	e := recentRequest{
-		id: r.id, at: r.started, route: r.route.Template, model: r.model, source: r.identity.Source, decision: r.decision, attempts: r.attempts,
+		id: r.id, answerID: r.answerID, at: r.started, route: r.route.Template, model: r.model, source: r.identity.Source, decision: r.decision, attempts: r.attempts,
 		prompt: r.usage.Prompt, cached: r.usage.Cached, status: r.status, end: r.end, wait: r.waited, ttft: r.firstByte, took: took,
 	}
 	if r.up != nil {
@@ -90,7 +91,7 @@ func (l *recentRequests) explain(id string) (Explanation, bool) {
 	defer l.mu.Unlock()
 	for i := len(l.list) - 1; i >= 0; i-- {
 		e := &l.list[(l.next+i)%len(l.list)]
-		if e.id == id {
+		if e.id == id || (e.answerID != "" && e.answerID == id) {
 			return e.explanation(), true
 		}
 	}

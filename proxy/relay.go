@@ -144,6 +144,7 @@ func (l *relay) ending(p []byte) (int, error) {
 		message := "the engine broke off in the middle of its answer"
 		if r.s.stopped.Load() {
 			message = "warmring was stopped in the middle of the answer"
+			r.end = endStopped
 		}
 		if l.sniffing && !l.framed && r.x.Answer.Status < 300 {
 			if l.inEvent {
@@ -151,10 +152,12 @@ func (l *relay) ending(p []byte) (int, error) {
 			}
 			l.last = append(l.last, r.sniff.ErrorEvent(502, "", message)...)
 		}
-		if r.end == endUpstreamReset && !r.s.stopped.Load() {
+		if r.end == endUpstreamReset {
 			r.up.Report(time.Now(), engines.Broken)
 		}
-		r.s.log.Warn("engine broke off after the commit point", "request", r.id, "engine", r.up.Name, "error", l.end)
+		if r.end != endStopped {
+			r.s.log.Warn("engine broke off after the commit point", "request", r.id, "engine", r.up.Name, "error", l.end)
+		}
 	}
 	if n := copy(p, l.last); n > 0 {
 		l.last = l.last[n:]

@@ -64,6 +64,7 @@ type request struct {
 	sent      int64
 	asked     bool // stream usage that the client did not ask for
 	stream    bool
+	answerID  string        // the id under which the client knows the answer, if the engine chose one
 	rid       string        // SGLang's handle for /abort_request
 	gone      chan struct{} // told once when the client has gone
 
@@ -117,12 +118,13 @@ const (
 	endUpstreamReset           // the engine broke off after the commit point
 	endUpstreamError           // the engine said 5xx, or an error inside a stream
 	endTimeout                 // a limit of this proxy passed
+	endStopped                 // this proxy was stopped and cut it
 	endPanic
 	endReasons // how many there are
 )
 
 func (e endReason) String() string {
-	return [...]string{"none", "ok", "client_error", "refused", "client_closed", "upstream_reset", "upstream_error", "proxy_timeout", "panic"}[e]
+	return [...]string{"none", "ok", "client_error", "refused", "client_closed", "upstream_reset", "upstream_error", "proxy_timeout", "proxy_stopped", "panic"}[e]
 }
 
 // errGone ends the handling of a request whose client has left.
@@ -332,7 +334,9 @@ func (r *request) exchange() (again bool) {
 			up.RefreshModels()
 		}
 	}
-	if a.EventStream() && a.Status < 300 {
+	// HTTP/1.0 has no way to say where a stream ends but its connection's close,
+	// which is no proof of a whole answer: such clients get it whole.
+	if a.EventStream() && a.Status < 300 && r.ctx.Request.Header.IsHTTP11() {
 		return r.hold()
 	}
 	return r.whole()

@@ -111,7 +111,10 @@ func (r *request) answersModels(path []byte) bool {
 // ownHeaders adds what the proxy tells about its decision.
 func (r *request) ownHeaders() {
 	h := &r.ctx.Response.Header
-	if r.s.cfg.Headers.RequestID && len(h.Peek("X-Request-Id")) == 0 {
+	switch id := h.Peek("X-Request-Id"); {
+	case len(id) > 0 && string(id) != r.id:
+		r.answerID = string(id[:min(len(id), 128)])
+	case len(id) == 0 && r.s.cfg.Headers.RequestID:
 		h.Set("X-Request-Id", r.id)
 	}
 	if !r.s.cfg.Headers.Response || r.up == nil {
@@ -194,6 +197,9 @@ func (r *request) finish(end endReason, status int) {
 		slog.Int("status", status),
 		slog.String("end", end.String()),
 		slog.Float64("took_ms", milliseconds(took)))
+	if r.answerID != "" {
+		attrs = append(attrs, slog.String("answer", r.answerID))
+	}
 	if r.model != "" {
 		attrs = append(attrs, slog.String("model", r.model))
 	}

@@ -113,10 +113,13 @@ func (p *Placer) placeKnown(l *look, r resolved) (*candidate, Reason) {
 	if float64(c.warm) <= coldShare*float64(l.tokens) && float64(c.warm) < lostShare*float64(l.m.tokens(int(s.bytes))) {
 		wait = p.opt.ColdGain.Seconds()
 	}
-	if l.t.Continues || c.cost < wait || len(p.chain) == 0 || len(l.m.pool.open) == 0 {
+	if l.t.Continues || len(p.chain) == 0 || len(l.m.pool.open) == 0 {
 		return home, p.orOnly(l, Bound)
 	}
 	p.placeAnywhere(l, r, nil)
+	if c.cost < wait { // the others are looked at for the record alone
+		return home, p.orOnly(l, Bound)
+	}
 	best := home
 	for i := range p.candidates {
 		if p.candidates[i].cost < best.cost {
