@@ -50,12 +50,17 @@ type settings struct {
 	// toCompute is how long the fleet should take to prefill what round robin makes it compute: the engines' speed
 	// follows from it.
 	toCompute time.Duration
+
+	// longTokens and shortTurns make the second part, about lanes: the size of a long prompt, and how many turns each
+	// session takes.
+	longTokens, shortTurns int
 }
 
 // comparison is what a demo comes to.
 type comparison struct {
 	roundRobin, warmring *score
 	totals               workload.Totals
+	lanes                *lanePhase
 }
 
 // run plays the traffic twice and compares.
@@ -76,6 +81,9 @@ func run(ctx context.Context, set settings, stdout io.Writer) (c *comparison, er
 	}
 	if err != nil {
 		return nil, fmt.Errorf("through warmring: %w", err)
+	}
+	if c.lanes, err = playLanes(ctx, set, view); err != nil {
+		return nil, fmt.Errorf("long prompts: %w", err)
 	}
 	fmt.Fprint(stdout, c.report())
 	verdict, err := c.verify(ctx, stage)
@@ -122,6 +130,7 @@ type sizes struct {
 	totals workload.Totals
 	kv     int     // tokens of KV cache per engine
 	rate   float64 // fresh tokens per second and engine
+	batch  int     // tokens a step; 0 = maxBatch
 }
 
 func measure(w *workload.Workload, set settings) sizes {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // small is a demo of about two seconds.
 func small() settings {
 	return settings{
-		engines: 3, plain: true, toCompute: 1200 * time.Millisecond,
+		engines: 3, plain: true, toCompute: 1200 * time.Millisecond, longTokens: 12_000, shortTurns: 5,
 		liveShare: 0.6, // few sessions per engine cannot be spread as evenly as many
 		spec: workload.Spec{
 			Seed: 5, Sessions: 10, Model: modelName, Turns: workload.Range{Min: 8, Max: 11},
@@ -75,6 +75,7 @@ func TestWarmringComesNearTheLimitAndRoundRobinDoesNot(t *testing.T) {
 	for _, want := range []string{
 		`round robin\s+warmring\s+limit`, `cached share of prompt tokens\s+[\d.]+ %\s+[\d.]+ %\s+[\d.]+ %`, `prefilled \(fresh\) tokens`,
 		`time to first token, P50`, `P90`, `P99`, `turns on their session's engine`, `busiest engine`,
+		`lanes off\s+lanes on`, `short turns' first token, P99\s+[\d.]+ m?s\s+[\d.]+ m?s`, `the long prompts took`, `with them, and the long ones took [\d.]+×`,
 		`Round robin computed [\d.]+× the prefill work`, `all gauges of the proxy back to 0`, `warmring\.toml`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.text.String()) {

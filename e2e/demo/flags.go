@@ -15,7 +15,8 @@ const about = `usage: warmring demo [flags]
 Shows what warmring does, in about half a minute and with nothing but this
 program: simulated engines with KV caches of their own, and agents with growing
 sessions, forks and pauses. The same traffic goes through plain round robin
-first and through warmring then; a table compares them.
+first and through warmring then; a table compares them. After that, long cold
+prompts meet short turns at one engine, with lanes and without.
 
 `
 
@@ -66,7 +67,7 @@ func parseFlags(args []string, stderr io.Writer) (set settings, status int, done
 		return wrong("-sessions %d: choose 2 to 500", *sessions)
 	}
 	return settings{
-		engines: *engines, keep: *keep, plain: *plain, liveShare: 0.75, toCompute: 9 * time.Second,
+		engines: *engines, keep: *keep, plain: *plain, liveShare: 0.75, toCompute: 9 * time.Second, longTokens: 16_000, shortTurns: 9,
 		spec: workload.Spec{Seed: *seed, Sessions: *sessions, Model: modelName},
 	}, 0, false
 }

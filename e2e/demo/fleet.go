@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 
@@ -11,8 +12,9 @@ const modelName = "sim"
 
 // fleet is a set of simulated engines with empty caches, each on its own loopback port.
 type fleet struct {
-	names   []string
-	servers []*sim.Server
+	names    []string
+	servers  []*sim.Server
+	settings string // more of the proxy's configuration
 }
 
 // maxBatch bounds a step, so that others' tokens come between the chunks of a long prefill.
@@ -23,7 +25,7 @@ func startFleet(n int, size sizes) (*fleet, error) {
 	for i := range n {
 		s, err := sim.Start(sim.ServerOptions{
 			Options: sim.Options{
-				KVTokens: size.kv, MaxModelLen: size.kv, MaxBatchedTokens: maxBatch,
+				KVTokens: size.kv, MaxModelLen: size.kv, MaxBatchedTokens: cmp.Or(size.batch, maxBatch),
 				Cost: sim.Cost{Base: 0.008, Prefill: 1 / size.rate, Decode: 0.0002},
 			},
 			Models: []string{modelName},

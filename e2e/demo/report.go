@@ -38,6 +38,11 @@ func (c *comparison) report() string {
 	}
 	fmt.Fprintf(&out, "\nRound robin computed %.1f× the prefill work of warmring, which computed %.2f×\n", ratio(a.fresh(), b.fresh()), ratio(b.fresh(), t.Fresh))
 	fmt.Fprintf(&out, "what no router could avoid. Half of all turns had their first token within\n%s with round robin, within %s with warmring.\n", duration(a.percentile(0.5)), duration(b.percentile(0.5)))
+	if c.lanes != nil {
+		out.WriteString(c.lanes.opening())
+		c.lanes.report(row)
+		out.WriteString("\n" + c.lanes.closing())
+	}
 	return out.String()
 }
 
@@ -46,6 +51,9 @@ func ratio(a, b int64) float64 { return float64(a) / float64(max(b, 1)) }
 // verify looks whether everything was answered and nothing was left behind, and says so in one line.
 func (c *comparison) verify(ctx context.Context, s *stage) (string, error) {
 	answers := c.roundRobin.done + c.warmring.done
+	if c.lanes != nil {
+		answers += c.lanes.answers()
+	}
 	if failed := c.roundRobin.failed + c.warmring.failed; failed > 0 {
 		return fmt.Sprintf("Checked: %d of %d requests failed.", failed, answers), errors.Join(c.roundRobin.failures(), c.warmring.failures())
 	}

@@ -17,6 +17,7 @@ type score struct {
 
 	mu       sync.Mutex // guards all below
 	total    int        // turns to be played
+	sessions int        // that play them
 	started  time.Time
 	took     time.Duration // 0 until frozen
 	done     int
@@ -41,7 +42,7 @@ func newScore(name string, f *fleet) *score {
 func (s *score) begin(w *workload.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.started = time.Now()
+	s.started, s.sessions = time.Now(), len(w.Sessions)
 	for _, session := range w.Sessions {
 		s.total += len(session.Turns)
 	}

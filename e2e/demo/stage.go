@@ -58,6 +58,7 @@ func startProxy(ctx context.Context, f *fleet) (*stage, error) {
 // file is the configuration that a person would write for the fleet, but that nobody waits for the proxy's end.
 func (f *fleet) file() string {
 	var b strings.Builder
+	b.WriteString(f.settings)
 	b.WriteString("[drain]\ndelay = \"0s\"\nlimit = \"2s\"\n")
 	for i, s := range f.servers {
 		fmt.Fprintf(&b, "[[engine]]\nname = %q\nurl = %q\n", f.names[i], s.URL())
