@@ -18,11 +18,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"github.com/warmring/warmring/config"
 	"github.com/warmring/warmring/e2e/demo"
 	"github.com/warmring/warmring/engines"
 	"github.com/warmring/warmring/proxy"
 )
+
+// pooledBody is up to which size the buffers of bodies are reused.
+const pooledBody = 2 << 20
 
 // version is set by release builds (-ldflags "-X main.version=…").
 var version = "dev"
@@ -59,6 +64,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case "check":
 		return check(rest, stdout, stderr)
 	case "version", "-version", "--version":
+		fs := newFlags("version", "Prints the version, the revision it was built from and the Go version.", stdout, stderr)
+		if status, done := parse(fs, rest, stderr); done {
+			return status
+		}
 		fmt.Fprintln(stdout, versionLine())
 		return 0
 	case "help", "-h", "-help", "--help":
@@ -85,24 +94,31 @@ func versionLine() string {
 	return fmt.Sprintf("warmring %s %s/%s %s", v, runtime.GOOS, runtime.GOARCH, runtime.Version())
 }
 
-// newFlags makes a command's flag set with a help text.
-func newFlags(name, about string, stderr io.Writer) *flag.FlagSet {
+// newFlags makes a command's flag set. Help that was asked for goes to stdout; a
+// wrong flag is one line on stderr that names the way to the help.
+func newFlags(name, about string, stdout, stderr io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(stderr)
+	fs.SetOutput(io.Discard)
 	fs.Usage = func() {
-		fmt.Fprintf(stderr, "usage: warmring %s [flags]\n\n%s\n\n", name, about)
+		fs.SetOutput(stdout)
+		fmt.Fprintf(stdout, "usage: warmring %s [flags]\n\n%s\n\n", name, about)
 		fs.PrintDefaults()
+		fs.SetOutput(io.Discard)
 	}
 	return fs
 }
 
 // parse reads the flags; done tells that the command ends here with status.
 func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (status int, done bool) {
+	usage := fs.Usage
+	fs.Usage = func() {} // a wrong flag needs no page
 	err := fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
+		usage()
 		return 0, true
 	case err != nil:
+		fmt.Fprintf(stderr, "warmring %s: %v; \"warmring %s -h\" tells the flags\n", fs.Name(), err, fs.Name())
 		return 2, true
 	case fs.NArg() > 0:
 		fmt.Fprintf(stderr, "warmring %s: unexpected argument %q\n", fs.Name(), fs.Arg(0))
@@ -111,8 +127,8 @@ func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (status int, done 
 	return 0, false
 }
 
-func serve(args []string, _, stderr io.Writer) int {
-	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, new\nrequests get 503, running answers end within drain.limit. A second signal ends at once.", stderr)
+func serve(args []string, stdout, stderr io.Writer) int {
+	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, new\nrequests get 503, running answers end within drain.limit. A second signal ends at once.", stdout, stderr)
 	file := fs.String("config", "warmring.toml", "configuration `file`")
 	if status, done := parse(fs, args, stderr); done {
 		return status
@@ -122,6 +138,8 @@ func serve(args []string, _, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "warmring serve:", err)
 		return 1
 	}
+	// Buffers of usual prompts are worth keeping; one of 40 MB would be kept for ever.
+	fasthttp.SetBodySizePoolLimit(pooledBody, pooledBody)
 	lines := proxy.NewLineWriter(stderr)
 	defer lines.Close()
 	log := newLogger(cfg, lines)
@@ -185,7 +203,7 @@ func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
 }
 
 func check(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("check", "Validates a configuration file and prints what is wrong with it, with line and\ncolumn. With -probe it asks the engines what they are.", stderr)
+	fs := newFlags("check", "Validates a configuration file and prints what is wrong with it, with line and\ncolumn. With -probe it asks the engines what they are.", stdout, stderr)
 	file := fs.String("config", "warmring.toml", "configuration `file`")
 	probe := fs.Bool("probe", false, "ask each engine for its kind, models, KV capacity and health, and for one token;\nthe exit status is 1 if one of them is not usable")
 	show := fs.Bool("show", false, "print the whole configuration with its defaults, without secrets")
