@@ -77,19 +77,25 @@ func (e *Engine) State() State {
 func (e *Engine) Reason() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.health.reason
+	return e.health.why()
 }
 
-// Report takes what a request met. Unreachable makes it Down at once; five Failed or Broken in a row open the breaker; Refused makes it Busy for half a second; answers to clients' own mistakes
+// Report takes what a request met. Unreachable makes it Down at once; five Failed or Broken in a row open the breaker, each taken for another cause (see ReportFailure), and make it Busy until it is over; Refused makes it Busy for half a second; answers to clients' own mistakes
 // are Answered and count for it, never against. Any bytes from the engine may be reported as Answered: it costs one atomic store.
-func (e *Engine) Report(now time.Time, ev Event) { e.report(now, ev, 0) }
+func (e *Engine) Report(now time.Time, ev Event) { e.report(now, ev, 0, nil) }
+
+// ReportFailure is Report(now, ev), for Failed and Broken, of a request known by its session, its prompt or both: hashes, 0 = none. Failures that share one are repeats of one cause, and the
+// breaker needs three causes: a prompt that no engine can take, or a session stuck with one, is no fault of the engines it was tried on.
+func (e *Engine) ReportFailure(now time.Time, ev Event, causes ...uint64) {
+	e.report(now, ev, 0, causes)
+}
 
 // ReportBusy is Report(now, Refused) for an answer that carried Retry-After; more than 5 s is taken as 5 s.
 func (e *Engine) ReportBusy(now time.Time, retryAfter time.Duration) {
-	e.report(now, Refused, retryAfter)
+	e.report(now, Refused, retryAfter, nil)
 }
 
-func (e *Engine) report(now time.Time, ev Event, retryAfter time.Duration) {
+func (e *Engine) report(now time.Time, ev Event, retryAfter time.Duration, causes []uint64) {
 	if ev == Answered {
 		e.answeredAt.Store(now.UnixNano())
 		if e.calm.Load() {
@@ -105,7 +111,7 @@ func (e *Engine) report(now time.Time, ev Event, retryAfter time.Duration) {
 	case Unreachable:
 		e.counts.Unreachable++
 	}
-	probe := e.health.report(now, ev, retryAfter)
+	probe := e.health.report(now, ev, retryAfter, causes)
 	change := e.settle(now)
 	e.mu.Unlock()
 	if probe {
@@ -120,7 +126,7 @@ func (e *Engine) report(now time.Time, ev Event, retryAfter time.Duration) {
 // settle compares the state with what was last announced, and is called with mu held after every change.
 func (e *Engine) settle(now time.Time) Change {
 	h := &e.health
-	e.calm.Store(h.base == Ready && h.failures == 0 && h.silent == 0 && h.opened == 0)
+	e.calm.Store(h.base == Ready && h.silent == 0 && h.breaker.calm())
 	state := h.state(now)
 	if state == e.published {
 		return 0
@@ -230,7 +236,7 @@ func (e *Engine) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := Status{
-		Name: e.Name, URL: e.Target.String(), State: e.health.state(now), Reason: e.health.reason, Since: e.health.since, Drained: e.health.drained,
+		Name: e.Name, URL: e.Target.String(), State: e.health.state(now), Reason: e.health.why(), Since: e.health.since, Drained: e.health.drained,
 		Kind: e.kind(), Version: e.facts.Version, Weight: e.Weight, KVTokens: e.kvTokens(), Models: modelNames(e.models()), Counts: e.counts,
 	}
 	for _, m := range e.models() {

@@ -187,7 +187,7 @@ func (p *prober) setFacts(now time.Time, r *reading) (change Change) {
 		change |= Restarted
 		e.counts.Restarts++
 		f.StartTime, p.work = 0, -1
-		e.health.failures, e.health.opened, e.health.coolDown = 0, 0, time.Time{} // those were another process's faults
+		e.health.breaker = breaker{} // those were another process's faults
 	}
 	if r.start > 0 {
 		f.StartTime = max(f.StartTime, r.start)

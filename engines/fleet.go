@@ -188,7 +188,7 @@ func (f *Fleet) notify(e *Engine, change Change) {
 func (f *Fleet) log(e *Engine, change Change) {
 	state, reason := e.State(), e.Reason()
 	level := slog.LevelInfo
-	if state == Down || state == Unauthorized {
+	if state == Down || state == Unauthorized || state == Busy {
 		level = slog.LevelWarn
 	}
 	attributes := []slog.Attr{slog.String("engine", e.Name), slog.String("state", state.String())}
@@ -198,7 +198,7 @@ func (f *Fleet) log(e *Engine, change Change) {
 	if change&Restarted != 0 {
 		attributes = append(attributes, slog.Bool("restarted", true))
 	}
-	if state == Busy {
+	if state == Busy && reason == "" { // full for a moment; failing requests have a reason
 		level = slog.LevelDebug
 	}
 	f.opt.Logger.LogAttrs(context.Background(), level, "engine changed", attributes...)

@@ -1,9 +1,6 @@
 package engines
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // health is the state machine alone: no I/O, no clock, no lock. See State for its drawing.
 type health struct {
@@ -13,11 +10,9 @@ type health struct {
 	drained  bool
 	busy     time.Time // Busy until then
 	lost     bool      // a connection was refused or broken since the last Ready: the process may be another one
-	failures int       // Failed and Broken in a row
 	silent   int       // probes without an answer in a row
-	opened   int       // times the breaker opened in a row
-	coolDown time.Time // the breaker stays open at least until then
 	answered time.Time // last sign of life from a request
+	breaker  breaker
 }
 
 // state is what others see at a time.
@@ -27,10 +22,18 @@ func (h *health) state(now time.Time) State {
 		return h.base
 	case h.drained:
 		return Draining
-	case now.Before(h.busy):
+	case now.Before(h.busy), h.breaker.open:
 		return Busy
 	}
 	return Ready
+}
+
+// why says what keeps it from being Ready.
+func (h *health) why() string {
+	if h.base == Ready && h.breaker.open {
+		return h.breaker.reason
+	}
+	return h.reason
 }
 
 func (h *health) become(now time.Time, s State, reason string) {
@@ -40,16 +43,16 @@ func (h *health) become(now time.Time, s State, reason string) {
 	h.base, h.reason = s, reason
 }
 
-// report takes what a request met. probe asks for a probe soon.
-func (h *health) report(now time.Time, ev Event, retryAfter time.Duration) (probe bool) {
+// report takes what a request met, for a failure with what may have caused it. probe asks for a probe soon.
+func (h *health) report(now time.Time, ev Event, retryAfter time.Duration, causes []uint64) (probe bool) {
 	switch ev {
 	case Answered:
-		h.answered, h.failures, h.silent = now, 0, 0
-		if h.base == Ready {
-			h.opened = 0
-		}
+		h.answered, h.silent = now, 0
+		h.breaker.answered()
+		return h.breaker.open
 	case Refused:
-		h.answered, h.failures, h.silent = now, 0, 0
+		h.answered, h.silent = now, 0
+		h.breaker.refused()
 		if retryAfter <= 0 {
 			retryAfter = busyShort
 		}
@@ -62,11 +65,10 @@ func (h *health) report(now time.Time, ev Event, retryAfter time.Duration) (prob
 		} else {
 			h.answered, h.silent = now, 0 // a 500 is a sign of life, if not of health
 		}
-		h.failures++
-		if h.base == Ready && h.failures >= breakAfter {
-			h.open(now, fmt.Sprintf("%d requests in a row failed", h.failures))
+		if h.base == Ready && h.breaker.failed(now, causes) {
+			h.since = now
 		}
-		return ev == Broken || h.base == Down
+		return ev == Broken || h.base == Down || h.breaker.open // is its health page still green?
 	case Unreachable:
 		h.lost = true
 		if h.base != Down {
@@ -75,14 +77,6 @@ func (h *health) report(now time.Time, ev Event, retryAfter time.Duration) (prob
 		return true
 	}
 	return false
-}
-
-// open opens the breaker. Each time without a good answer in between it stays open twice as long.
-func (h *health) open(now time.Time, reason string) {
-	pause := coolDownFirst << min(h.opened, 10)
-	h.coolDown = now.Add(min(pause, coolDownLongest))
-	h.opened++
-	h.become(now, Down, reason)
 }
 
 // verdict is what one round of probing found.
@@ -109,15 +103,10 @@ func (h *health) probed(now time.Time, v verdict) {
 	}
 	switch v.kind {
 	case probeReady:
-		if h.base == Down && now.Before(h.coolDown) {
-			return // the breaker: health pages lie while requests fail
-		}
+		h.breaker.probed(now)
 		if h.base != Ready {
-			// One more failure after a break is enough to break again; after anything else the count starts anew.
-			h.failures = 0
-			if h.opened > 0 {
-				h.failures = breakAfter - 1
-			}
+			h.breaker.open = false // it was away: what it is now, the next requests tell
+			h.breaker.trial()
 			h.lost = false
 			h.become(now, Ready, "")
 		}

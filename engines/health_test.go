@@ -32,7 +32,7 @@ func (s *story) is(want State) {
 	}
 }
 func (s *story) later(d time.Duration) { s.n = s.n.Add(d) }
-func (s *story) meets(ev Event)        { s.h.report(s.n, ev, 0) }
+func (s *story) meets(ev Event)        { s.h.report(s.n, ev, 0, nil) }
 func (s *story) probe(k verdictKind) {
 	s.h.probed(s.n, verdict{kind: k, reason: "because", sent: s.n.Add(-100 * time.Millisecond)})
 }
@@ -46,8 +46,8 @@ func TestClientErrorsNeverTouchTheBreaker(t *testing.T) {
 		}
 	}
 	s.is(Ready)
-	if s.h.failures != 0 {
-		t.Errorf("%d failures counted", s.h.failures)
+	if s.h.breaker.failures != 0 {
+		t.Errorf("%d failures counted", s.h.breaker.failures)
 	}
 }
 
@@ -61,12 +61,12 @@ func TestRefusalsMakeBusyForAShortTime(t *testing.T) {
 	s.is(Busy)
 	s.later(460 * time.Millisecond)
 	s.is(Ready)
-	s.h.report(s.n, Refused, 2*time.Second)
+	s.h.report(s.n, Refused, 2*time.Second, nil)
 	s.later(1900 * time.Millisecond)
 	s.is(Busy)
 	s.later(200 * time.Millisecond)
 	s.is(Ready)
-	s.h.report(s.n, Refused, time.Hour)
+	s.h.report(s.n, Refused, time.Hour, nil)
 	s.later(busyLongest + time.Millisecond)
 	s.is(Ready)
 }
@@ -86,7 +86,7 @@ func TestAConnectFailureMeansDownUntilAProbeSucceeds(t *testing.T) {
 	s.is(Ready)
 }
 
-func TestFiveFailuresInARowOpenTheBreakerAndGoodAnswersCloseItForGood(t *testing.T) {
+func TestFiveFailuresInARowMakeALastResortAndGoodAnswersEndThat(t *testing.T) {
 	s := readyStory(t)
 	for range 4 {
 		s.meets(Failed)
@@ -97,17 +97,17 @@ func TestFiveFailuresInARowOpenTheBreakerAndGoodAnswersCloseItForGood(t *testing
 	}
 	s.is(Ready)
 	s.meets(Failed)
-	s.is(Down)
+	s.is(Busy)
 	s.probe(probeReady) // its health page is fine while its requests fail
-	s.is(Down)
+	s.is(Busy)
 	s.later(coolDownFirst)
 	s.probe(probeReady)
 	s.is(Ready)
 	s.meets(Failed) // on trial: one is enough, and the pause is twice as long
-	s.is(Down)
+	s.is(Busy)
 	s.later(coolDownFirst)
 	s.probe(probeReady)
-	s.is(Down)
+	s.is(Busy)
 	s.later(coolDownFirst)
 	s.probe(probeReady)
 	s.is(Ready)
@@ -186,14 +186,18 @@ func TestLawsOfTheStateMachine(t *testing.T) {
 			before := s.h.state(s.n)
 			switch rapid.IntRange(0, 2).Draw(r, "what") {
 			case 0:
-				ev := Event(rapid.IntRange(0, int(Unreachable)).Draw(r, "event"))
-				s.h.report(s.n, ev, time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(r, "retry after")))
+				ev := Event(rapid.IntRange(0, int(Late)).Draw(r, "event"))
+				causes := rapid.SliceOfN(rapid.Uint64Range(0, 4), 0, 2).Draw(r, "causes")
+				s.h.report(s.n, ev, time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(r, "retry after")), causes)
 				after := s.h.state(s.n)
 				if !before.Usable() && after.Usable() {
 					r.Fatalf("%s made %s from %s", ev, after, before)
 				}
 				if ev == Answered && after != before {
 					r.Fatalf("an answer made %s from %s", after, before)
+				}
+				if before.Usable() && !after.Usable() && ev != Unreachable {
+					r.Fatalf("%s alone shut it out: %s from %s", ev, after, before)
 				}
 				if ev == Unreachable && after != Down {
 					r.Fatalf("unreachable, and yet %s", after)

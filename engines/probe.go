@@ -74,7 +74,7 @@ func (p *prober) due(now time.Time) time.Duration {
 	}
 	p.e.mu.Lock()
 	state, busy := p.e.health.base, p.e.health.busy
-	uneasy := state != Ready || p.e.health.silent > 0
+	uneasy := state != Ready || p.e.health.silent > 0 || p.e.health.breaker.open
 	p.e.mu.Unlock()
 	pause := p.e.fleet.opt.ProbeInterval
 	if uneasy {

@@ -9,13 +9,14 @@ import (
 //
 //	                     health ok and a model listed
 //	Starting ────────────────────────────────────────────────▶ Ready ⇄ Busy
-//	 ▲  ▲ │  connect fails                                      │ ▲      429/503 met: for 0.5 s or as Retry-After says
+//	 ▲  ▲ │  connect fails                                      │ ▲      429/503 met: for 0.5 s or as Retry-After says;
+//	 │  │ │                                                     │ │      5 failures of 3 causes: until a probe after the cool-down
 //	 │  │ └───────────────▶ Down ◀──────────────────────────────┘ │
 //	 │  │                    │ ▲   connect fails, health says no, │
-//	 │  └────────────────────┘ │   3 silent probes, 5 failures    │
+//	 │  └────────────────────┘ │   3 silent probes                │
 //	 │  answers, not yet ready │                                  │
 //	 │                         └──────────────────────────────────┘
-//	 │                          probe succeeds, and the cool-down of the breaker is over
+//	 │                          probe succeeds
 //	 └────────▶ Unauthorized    a probe is answered 401 or 403; left by a probe that is not
 //
 // Draining is laid over Ready and Busy by the operator and taken off again. Only probes lead to Ready: no user's request is used to find out whether a dead engine lives (C169).
@@ -24,9 +25,9 @@ type State uint8
 const (
 	Starting     State = iota // not known to be ready yet: never probed, or loading
 	Ready                     // healthy and serves a model
-	Busy                      // answered 429 or 503 a moment ago: last resort
+	Busy                      // answered 429 or 503 a moment ago, or fails request after request with a green health page: last resort
 	Draining                  // healthy; takes no new sessions, because the operator said so
-	Down                      // cannot be used: unreachable, unhealthy, or failing request after request
+	Down                      // cannot be used: unreachable or unhealthy
 	Unauthorized              // alive, but does not accept the configured key
 )
 
@@ -63,6 +64,7 @@ const (
 	Failed                   // any other 5xx
 	Broken                   // the connection ended before an answer
 	Unreachable              // no connection could be made
+	Late                     // 504: out of time with this work. Neither a failure nor a good answer: it tells how much work it was
 )
 
 func (e Event) String() string {
@@ -77,6 +79,8 @@ func (e Event) String() string {
 		return "broken"
 	case Unreachable:
 		return "unreachable"
+	case Late:
+		return "late"
 	}
 	return "unknown"
 }
@@ -86,6 +90,8 @@ func EventOf(status int) Event {
 	switch {
 	case status == 429 || status == 503:
 		return Refused
+	case status == 504:
+		return Late
 	case status >= 500 && status != 501: // 501 is the answer to a request that nobody supports
 		return Failed
 	}
@@ -114,10 +120,7 @@ func (c Change) String() string {
 }
 
 const (
-	breakAfter      = 5                      // failures in a row that open the breaker; fewer would let one bad prompt's retries do it
-	silentProbes    = 3                      // probes in a row without an answer, and without any request answered meanwhile, that make an engine Down
-	busyShort       = 500 * time.Millisecond // how long one 429/503 keeps new work away: an engine's queue empties in steps of this order
-	busyLongest     = 5 * time.Second        // a Retry-After beyond this is advice for clients, not for a router that has nowhere else to go
-	coolDownFirst   = 2 * time.Second        // after the breaker opened
-	coolDownLongest = time.Minute            // it doubles each time the breaker opens again without a good answer in between
+	silentProbes = 3                      // probes in a row without an answer, and without any request answered meanwhile, that make an engine Down
+	busyShort    = 500 * time.Millisecond // how long one 429/503 keeps new work away: an engine's queue empties in steps of this order
+	busyLongest  = 5 * time.Second        // a Retry-After beyond this is advice for clients, not for a router that has nowhere else to go
 )
