@@ -164,6 +164,7 @@ func writeCluster(w io.Writer, c *gossip.Cluster) {
 		{"joins_total", float64(v.Totals.Joins)},
 		{"join_failures_total", float64(v.Totals.JoinFails)},
 		{"members_lost_total", float64(v.Totals.MembersLost)},
+		{"members_left_total", float64(v.Totals.MembersLeft)},
 		{"compared_total", float64(v.Totals.Compared)},
 		{"imported_total", float64(v.Totals.Imported)},
 		{"rebound_total", float64(v.Away.Totals.Rebound)},

@@ -78,7 +78,7 @@ type counts struct {
 	quickSent, quickSkipped                atomic.Uint64
 	states, compared, joins, joinFails     atomic.Uint64
 	imported, drains, hints                atomic.Uint64
-	lost                                   atomic.Uint64
+	lost, left                             atomic.Uint64
 }
 
 // Start opens the ports and joins in the background; Ready tells when that is done. The caller must Close.
@@ -269,6 +269,7 @@ func (c *Cluster) Close() error {
 	}
 	c.sendNews()
 	c.sendLoads(c.now(), true) // nothing is charged any more
+	c.sayGoodbye()
 	err := c.list.Leave(500 * time.Millisecond)
 	if c.members.count() > 0 {
 		time.Sleep(100 * time.Millisecond) // the word goes round by gossip: two rounds of it

@@ -2,9 +2,13 @@ package gossip
 
 import (
 	"math/rand/v2"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/memberlist"
 
 	"github.com/warmring/warmring/ring"
 )
@@ -115,19 +119,77 @@ func TestHintsReachAllOnce(t *testing.T) {
 	}
 }
 
+// A leaver is told as such, at once, and is not looked for; one that crashes is told as lost, and is.
 func TestALeaverIsGoneAtOnceAndACrashSoon(t *testing.T) {
 	all := startCluster(t, 5, engineNames(4), nil)
 	if err := all[4].Close(); err != nil {
 		t.Error(err)
 	}
-	left := eventually(t, 3*time.Second, "the leaver to be gone", func() bool {
-		return all[0].members.count() == 3 && all[3].members.count() == 3
+	left := eventually(t, patience, "the leaver to be gone and told as left", func() bool {
+		for _, p := range all[:4] {
+			if p.members.count() != 3 || p.View().Totals.MembersLeft != 1 {
+				return false
+			}
+		}
+		return true
 	})
 	all[3].Abandon()
-	crashed := eventually(t, 15*time.Second, "the crashed one to be gone", func() bool {
-		return all[0].members.count() == 2 && all[1].members.count() == 2 && all[2].members.count() == 2
+	crashed := eventually(t, patience, "the crashed one to be gone and told as lost", func() bool {
+		for _, p := range all[:3] {
+			if p.members.count() != 2 || p.View().Totals.MembersLost != 1 {
+				return false
+			}
+		}
+		return true
 	})
-	t.Logf("left: seen after %v; crashed: after %v", left, crashed)
+	t.Logf("left: told after %v; crashed: after %v", left, crashed)
+	for _, p := range all[:3] {
+		v := p.View()
+		if v.Totals.MembersLeft != 1 || v.Totals.MembersLost != 1 || v.Lost != 1 {
+			t.Errorf("%s counts %d left and %d lost, and looks for %d", p.name, v.Totals.MembersLeft, v.Totals.MembersLost, v.Lost)
+		}
+		text := p.log.String()
+		if strings.Count(text, "member lost") != 1 || !strings.Contains(text, "member lost\" member="+all[3].name) || !strings.Contains(text, "member left\" member="+all[4].name) {
+			t.Errorf("the log of %s tells otherwise:\n%s", p.name, text)
+		}
+	}
+}
+
+// The word of a leaver may come behind the news that it is gone, or not at all.
+func TestAGoodbyeMayComeLate(t *testing.T) {
+	var m members
+	m.init()
+	began := time.Unix(1000, 0)
+	node := func(name string, port uint16) *memberlist.Node {
+		return &memberlist.Node{Name: name, Addr: net.IPv4(127, 0, 0, 1), Port: port}
+	}
+	for i, name := range []string{"late", "crashed", "polite", "found"} {
+		m.add(node(name, uint16(i+1)))
+	}
+	m.goodbye(nodeID("polite"))
+	if _, left := m.remove(node("polite", 3), began); !left || len(m.lost) != 0 {
+		t.Error("one that has said goodbye is looked for")
+	}
+	for i, name := range []string{"late", "crashed"} {
+		if _, left := m.remove(node(name, uint16(i+1)), began); left {
+			t.Errorf("%s has left", name)
+		}
+	}
+	if names := m.lostNow(began.Add(lostAfter / 2)); len(names) > 0 {
+		t.Errorf("%v are lost at once", names)
+	}
+	if name, left := m.goodbye(nodeID("late")); name != "late" || !left {
+		t.Error("a late goodbye does not count")
+	}
+	if names := m.lostNow(began.Add(lostAfter)); !slices.Equal(names, []string{"crashed"}) {
+		t.Errorf("lost are %v", names)
+	}
+	if names := m.lostNow(began.Add(time.Hour)); len(names) > 0 {
+		t.Errorf("%v are told twice", names)
+	}
+	if _, left := m.goodbye(nodeID("crashed")); left || len(m.lost) != 0 {
+		t.Error("one that was told as lost is told as left, too, or is looked for though it has left")
+	}
 }
 
 func TestAPrefillIsTakenBackByTheProxyThatHasIt(t *testing.T) {

@@ -128,15 +128,11 @@ func (v *events) NotifyLeave(n *memberlist.Node) {
 	if n.Name == v.name {
 		return
 	}
-	lost := n.State != memberlist.StateLeft
-	id := v.members.remove(n, lost)
+	id, left := v.members.remove(n, time.Now())
 	v.opt.Placer.SetRemote(v.loads.forget(id))
-	if lost {
-		v.counts.lost.Add(1)
-		v.opt.Log.Warn("cluster member lost", "member", n.Name)
-		return
-	}
-	v.opt.Log.Info("cluster member left", "member", n.Name)
+	if left {
+		(*Cluster)(v).left(n.Name)
+	} // else judge tells in a moment
 }
 
 func (v *events) NotifyUpdate(n *memberlist.Node) {

@@ -15,6 +15,7 @@ const (
 	Tail    Kind = 2 // Key is the fingerprint at which a session's last prompt ended, Value its engine
 	Drain   Kind = 3 // Key is an engine, Value 1 if an operator has drained it, else 0
 	Hint    Kind = 4 // Key is an engine, Value the state that somebody has seen it in: a hint to look at it
+	Goodbye Kind = 5 // Key is a member that leaves by its own will
 )
 
 // Flags of Session entries.
@@ -67,7 +68,7 @@ func (e *Entry) worth() uint8 {
 	switch {
 	case e.Kind == Drain:
 		return 255
-	case e.Kind == Hint:
+	case e.Kind == Hint, e.Kind == Goodbye:
 		return 254
 	case e.Kind == Tail, e.Flags&FlagHome != 0:
 		return e.Size / 2

@@ -133,6 +133,10 @@ func awaitMembers(t testing.TB, all []*proxy) {
 	}
 }
 
+// patience is for what happens in a moment, however slow and loaded the machine: what is asserted is that it happens, how soon is
+// printed.
+const patience = 60 * time.Second
+
 func eventually(t testing.TB, limit time.Duration, what string, condition func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()

@@ -22,6 +22,7 @@ type member struct {
 	rtt     atomic.Int64
 	sights  sync.Map // engine id → ring.State, as last told
 	sighted atomic.Int64
+	leaving bool // it has said goodbye; under members.mu
 }
 
 func (m *member) address() string {
@@ -46,6 +47,9 @@ type members struct {
 
 // lostMember went without a word. It may be cut off and unable to come back by itself: both sides believe the other to be dead.
 type lostMember struct {
+	name        string
+	id          uint32
+	told        bool // in log and count
 	since, next time.Time
 }
 
@@ -71,7 +75,7 @@ func (m *members) add(n *memberlist.Node) *member {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if old := m.byName[n.Name]; old != nil {
-		mem.joined = old.joined
+		mem.joined, mem.leaving = old.joined, old.leaving
 	}
 	m.byName[n.Name], m.byID[mem.id] = mem, mem
 	delete(m.lost, mem.address())
@@ -79,28 +83,27 @@ func (m *members) add(n *memberlist.Node) *member {
 	return mem
 }
 
-// remove drops a member; lost ones are looked for.
-func (m *members) remove(n *memberlist.Node, lost bool) (id uint32) {
+// remove drops a member. One that has not said goodbye counts as lost, and is looked for.
+func (m *members) remove(n *memberlist.Node, now time.Time) (id uint32, left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mem := m.byName[n.Name]
 	if mem == nil {
-		return 0
+		return 0, false
 	}
 	delete(m.byName, n.Name)
 	delete(m.byID, mem.id)
-	if lost {
+	if !mem.leaving {
 		if len(m.lost) >= maxLost {
 			for a := range m.lost {
 				delete(m.lost, a)
 				break
 			}
 		}
-		now := time.Now()
-		m.lost[mem.address()] = &lostMember{since: now, next: now.Add(time.Second)}
+		m.lost[mem.address()] = &lostMember{name: n.Name, id: mem.id, since: now, next: now.Add(time.Second)}
 	}
 	m.publish()
-	return mem.id
+	return mem.id, mem.leaving
 }
 
 func (m *members) publish() {

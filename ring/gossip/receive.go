@@ -68,6 +68,10 @@ func (c *Cluster) merge(now int64, list []Entry, how spread) {
 		switch e.Kind {
 		case Session, Tail:
 			bindings = append(bindings, e.binding())
+		case Goodbye:
+			if name, left := c.members.goodbye(uint32(e.Key)); left {
+				c.left(name)
+			}
 		case Drain:
 			if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnDrain != nil {
 				c.counts.drains.Add(1)

@@ -109,6 +109,7 @@ func (c *Cluster) tend() {
 		if aged := c.loads.age(now); len(aged) > 0 {
 			c.opt.Placer.SetRemote(aged)
 		}
+		c.judge(time.Now())
 		if tick++; tick%2 == 0 && now < c.compareUntil.Load() {
 			if all := c.members.all(); len(all) > 0 {
 				select {

@@ -75,6 +75,7 @@ type Totals struct {
 	Drains       uint64 `json:"drains"`
 	Hints        uint64 `json:"hints"`
 	MembersLost  uint64 `json:"members_lost"`
+	MembersLeft  uint64 `json:"members_left"`
 	OldLoads     uint64 `json:"old_loads"` // reports that came after newer ones
 }
 
@@ -95,7 +96,7 @@ func (c *Cluster) View() View {
 			InboxFull: c.counts.inboxFull.Load(), QuickSent: c.counts.quickSent.Load(), QuickSkipped: c.counts.quickSkipped.Load(),
 			States: c.counts.states.Load(), Compared: c.counts.compared.Load(), Joins: c.counts.joins.Load(),
 			JoinFails: c.counts.joinFails.Load(), Imported: c.counts.imported.Load(), Drains: c.counts.drains.Load(),
-			Hints: c.counts.hints.Load(), MembersLost: c.counts.lost.Load(), OldLoads: c.loads.late(),
+			Hints: c.counts.hints.Load(), MembersLost: c.counts.lost.Load(), MembersLeft: c.counts.left.Load(), OldLoads: c.loads.late(),
 		},
 	}
 	v.Strangers += v.Totals.Garbled + v.Totals.Versions
