@@ -11,7 +11,7 @@ const (
 	breakDistinct   = 3                // distinct causes among them: one prompt that no engine can take, sent again and again, says nothing about an engine
 	coolDownFirst   = 2 * time.Second  // after the breaker opened
 	coolDownLongest = 10 * time.Second // it doubles each time the breaker opens again without a good answer in between
-	causesKept      = 8                // what is remembered of causes, those met longest ago go first
+	causesKept      = 16               // what is remembered of causes, those met longest ago go first
 )
 
 // breaker counts failures of requests to an engine whose health page is green. Open means last resort, not shut out: the page may be right and the requests at fault, and an engine that fails

@@ -99,7 +99,7 @@ func (r *request) failedInside(f wire.Failure, held []byte) (again bool) {
 	case f.Status == fasthttp.StatusTooManyRequests || f.Status == fasthttp.StatusServiceUnavailable:
 		r.up.Report(now, engines.Refused)
 	case f.Status >= 500:
-		r.up.Report(now, engines.Failed)
+		r.tellFault(now, engines.EventOf(f.Status))
 	default:
 		return false // the client's own mistake: relayed as it came, no second try
 	}

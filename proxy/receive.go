@@ -152,6 +152,7 @@ func (r *request) identify() {
 		return
 	}
 	p.Fingerprint(r.body, t.Seed)
+	r.promptKey = p.Whole
 	t.Prompt = p
 	t.MaxTokens = p.MaxTokens
 	r.identity = s.rules.Identify(r.header, r.body, p, t.Seed)

@@ -153,7 +153,7 @@ func (l *relay) ending(p []byte) (int, error) {
 			l.last = append(l.last, r.sniff.ErrorEvent(502, "", message)...)
 		}
 		if r.end == endUpstreamReset {
-			r.up.Report(time.Now(), engines.Broken)
+			r.tellFault(time.Now(), engines.Broken)
 		}
 		if r.end != endStopped {
 			r.s.log.Warn("engine broke off after the commit point", "request", r.id, "engine", r.up.Name, "error", l.end)

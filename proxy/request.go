@@ -56,6 +56,7 @@ type request struct {
 	received  int    // body bytes as the client sent them
 	seed      uint64 // scope of this request's keys
 	tenant    uint64
+	promptKey uint64 // fingerprint of the whole prompt, 0 = none
 	finished  bool
 	firstByte time.Duration // to the commit point; 0 before
 	usage     wire.Usage
@@ -322,7 +323,7 @@ func (r *request) exchange() (again bool) {
 			return r.keep(a)
 		}
 	case a.Status >= 500:
-		up.Report(now, engines.Failed)
+		r.tellFault(now, engines.EventOf(a.Status))
 		// 504 means that the engine or something before it did run out of time
 		// with the work: a second run would only double the load.
 		if a.Status != fasthttp.StatusGatewayTimeout && a.Status != fasthttp.StatusNotImplemented && r.attempts < 2 && r.mayRetry() {
@@ -390,7 +391,7 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 		return false
 	}
 	// The engine may have begun the work: one more try, no third one.
-	r.up.Report(now, engines.Broken)
+	r.tellFault(now, engines.Broken)
 	if r.scratch.broken || r.attempts >= r.s.cfg.Retry.Attempts {
 		r.brokeOff()
 		return false
