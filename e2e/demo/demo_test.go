@@ -75,7 +75,7 @@ func TestWarmringComesNearTheLimitAndRoundRobinDoesNot(t *testing.T) {
 	for _, want := range []string{
 		`round robin\s+warmring\s+limit`, `cached share of prompt tokens\s+[\d.]+ %\s+[\d.]+ %\s+[\d.]+ %`, `prefilled \(fresh\) tokens`,
 		`time to first token, P50`, `P90`, `P99`, `turns on their session's engine`, `busiest engine`,
-		`lanes off\s+lanes on`, `short turns' first token, P99\s+[\d.]+ m?s\s+[\d.]+ m?s`, `the long prompts took`, `with them, and the long ones took [\d.]+×`,
+		`lanes off\s+lanes on`, `short turns' first token, P99\s+[\d.]+ m?s\s+[\d.]+ m?s`, `the long prompts took`, `with them; the long ones took [\d.]+×`,
 		`Round robin computed [\d.]+× the prefill work`, `all gauges of the proxy back to 0`, `warmring\.toml`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.text.String()) {

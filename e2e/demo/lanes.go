@@ -99,7 +99,7 @@ func (p *lanePhase) report(row func(name, x, y, limit string)) {
 
 // opening tells what is played.
 func (p *lanePhase) opening() string {
-	return fmt.Sprintf("\n%d cold prompts of %s tokens come at once to one engine that prefills %s a\nsecond; %d sessions take short turns meanwhile:\n\n",
+	return fmt.Sprintf("\n%d cold prompts of %s tokens come at once to one engine, which prefills\n%s a second; %d sessions take short turns meanwhile:\n\n",
 		p.longs, tokens(int64(p.tokens)), tokens(laneRate), p.off.short.sessions)
 }
 
@@ -111,7 +111,7 @@ func (p *lanePhase) answers() int {
 func (p *lanePhase) closing() string {
 	var b strings.Builder
 	off, on := p.off.short.percentile(0.99), p.on.short.percentile(0.99)
-	fmt.Fprintf(&b, "One in a hundred short turns waited %s behind the long prompts without lanes,\n%s with them, and the long ones took %.2f× as long.\n",
+	fmt.Fprintf(&b, "One in a hundred short turns waited %s behind long prompts without lanes,\n%s with them; the long ones took %.2f× as long.\n",
 		duration(off), duration(on), p.on.long.took.Seconds()/max(p.off.long.took.Seconds(), 1e-3))
 	return b.String()
 }

@@ -20,6 +20,7 @@ type Controller struct {
 	credit  int64  // ns that the long lane may still be kept waiting
 	blocked uint32 // the long request that waits for interactive ones, and for nothing else
 	clear   int64  // since when no long prefill has been in flight
+	spoke   int64  // last first token of an interactive request
 	wake    int64  // the next time at which a preemption may become possible
 	actions []Action
 	totals  Totals
@@ -125,6 +126,7 @@ func (c *Controller) firstToken(i uint32) {
 		c.totals.Interactive.WaitSeconds += seconds(c.now - r.sent)
 		c.served(i)
 		c.unwait(i)
+		c.spoke = c.now
 	} else {
 		c.confirmBeside(r)
 		if !r.unstreamed {

@@ -14,7 +14,7 @@ type Facts struct {
 	// as false, which makes the minimum run longer: the step in flight is lost then, and must be a small part of a run.
 	KeepsStep bool
 	// FreezesDecodes says that running answers stand still during a prefill (SGLang without mixed chunks). A long one that was
-	// taken back, or comes new, then waits for them too, as long as there is credit; but none is taken back for them.
+	// taken back then lets them run for another Target, as long as there is credit; it is not taken back for them.
 	FreezesDecodes bool
 	AbortSeconds   float64 // last observed time from an abort to its effect. Observed otherwise.
 	// Kept is the share of a computed prefix that was found again after an abort. Below 0.5 preemption is off; for "nothing"

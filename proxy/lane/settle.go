@@ -111,14 +111,21 @@ func (c *Controller) fits(r *request) bool {
 	return sum <= c.opt.Budget
 }
 
-// interactive says whether any interactive request waits for its first token, or any running answer for its next one.
-func (c *Controller) interactive() bool {
-	return c.waiting[streams].n+c.waiting[wholes].n > 0 || c.decodes > 0 && c.engine.facts.FreezesDecodes
+// interactive says whether any interactive request waits for its first token.
+func (c *Controller) interactive() bool { return c.waiting[streams].n+c.waiting[wholes].n > 0 }
+
+// pause says until when a long request that was taken back lets answers run that it would freeze: Target longer than those
+// for whom it was taken back wait for their first token. Most short answers are over by then.
+func (c *Controller) pause(r *request) int64 {
+	if !c.engine.facts.FreezesDecodes || c.decodes == 0 || !r.returned {
+		return 0
+	}
+	return max(c.spoke, r.since) + int64(c.opt.Target)
 }
 
 // mustWait says whether a long request that fits the budget has to let interactive ones go first.
 func (c *Controller) mustWait(r *request) bool {
-	return c.interactive() && c.credit > 0 && !r.immune && !c.opt.Off
+	return (c.interactive() || c.now < c.pause(r)) && c.credit > 0 && !r.immune && !c.opt.Off
 }
 
 // preempt orders aborts, and notes when the next one may become possible.
@@ -216,6 +223,9 @@ func (c *Controller) Next() (at int64, ok bool) {
 		until := r.bound - r.extra
 		if !c.running() {
 			until = min(until, c.credit)
+		}
+		if !c.interactive() {
+			until = min(until, c.pause(r)-c.now)
 		}
 		at = min(at, c.now+max(until, 1))
 	}

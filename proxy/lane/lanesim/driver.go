@@ -144,6 +144,7 @@ func (d *driver) facts() {
 	f := d.opt.Facts
 	f.CanPreempt = !d.opt.HoldOnly
 	f.KeepsStep = d.opt.Engine.Mode == sim.VLLM
+	f.FreezesDecodes = d.opt.Engine.Mode == sim.SGLang && !d.opt.Engine.MixedChunk
 	if f.PrefillRate == 0 {
 		f.PrefillRate = d.rate
 	}
