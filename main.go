@@ -37,7 +37,7 @@ const usage = `warmring keeps agent sessions on the LLM engine that has their pr
 usage: warmring COMMAND [flags]
 
   serve     run the proxy in front of your engines
-  demo      see it work: simulated engines and agents in one process, about 30 s
+  demo      see it work: simulated engines and agents in one process, about 35 s
   check     validate a configuration file; with -probe ask the engines too
   version   print the version
 
