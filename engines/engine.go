@@ -117,6 +117,9 @@ func (e *Engine) report(now time.Time, ev Event, retryAfter time.Duration, cause
 	if probe {
 		e.wantProbe.Store(true)
 	}
+	if ev == Broken || ev == Unreachable {
+		e.wantFacts.Store(true) // it may be another process by now
+	}
 	if probe || change != 0 {
 		e.nudge()
 	}

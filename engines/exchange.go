@@ -85,7 +85,7 @@ func (x *Exchange) Do(p *Pool, head []byte, pieces [][]byte, noBody bool, limits
 		if err == nil || !errors.Is(err, ErrBroken) {
 			return err
 		}
-		p.Stale.Add(1)
+		p.foundStale()
 		x.Resent = true
 	}
 	c, err := x.dial(p)

@@ -146,6 +146,29 @@ func TestARestartInPlaceIsFoundOut(t *testing.T) {
 	}
 }
 
+// C111: a quick restart hides from health probes; a connection that broke is a reason to look at once, but not all the time.
+func TestABrokenConnectionIsAReasonToReadTheFactsAgain(t *testing.T) {
+	f := newFake(t).plain().set("/metrics", 200, "process_start_time_seconds 1000\n")
+	w := watch(t, FleetOptions{ProbeInterval: time.Minute}, Spec{Name: "a", URL: f.URL, Kind: VLLM})
+	w.untilState("a", Ready)
+	f.set("/metrics", 200, "process_start_time_seconds 2000\n")
+	begin, asked := time.Now(), f.count("/metrics")
+	w.ByName("a").Report(time.Now(), Broken)
+	w.until("the restart is known", func() bool { return w.heardChange("a", Restarted) })
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("after %v", took)
+	}
+	w.until("two more seconds are over", func() bool {
+		w.ByName("a").Report(time.Now(), Broken)
+		w.ByName("a").Report(time.Now(), Answered)
+		w.ByName("a").LookSoon()
+		return time.Since(begin) > 3*time.Second
+	})
+	if more := f.count("/metrics") - asked; more > 4 {
+		t.Errorf("read %d times in %v", more, time.Since(begin))
+	}
+}
+
 // C111: where nothing identifies the process, one that was gone and came back has an empty cache.
 func TestAnEngineThatWasGoneCountsAsRestarted(t *testing.T) {
 	f := newFake(t).plain()

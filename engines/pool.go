@@ -29,6 +29,10 @@ type PoolOptions struct {
 	TLS *tls.Config
 	// Dial replaces the dialer in tests. Default: dual-stack TCP with keep-alive.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// OnStale is told of each connection found dead when reused, on the goroutine
+	// of the request that met it: it must not block. The engine may be another
+	// process by now. nil = nobody.
+	OnStale func()
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -91,8 +95,15 @@ func (p *Pool) rested() *conn {
 		if c == nil || quiet(c.Conn) {
 			return c
 		}
-		p.Stale.Add(1)
+		p.foundStale()
 		p.discard(c)
+	}
+}
+
+func (p *Pool) foundStale() {
+	p.Stale.Add(1)
+	if p.opt.OnStale != nil {
+		p.opt.OnStale()
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 const (
 	factsEvery = 5                      // health probes between two readings of models and metrics
 	restless   = time.Second            // between two probes of an engine that is not Ready
-	leastPause = 500 * time.Millisecond // between two probes, whatever asks for one: at most 2 a second (C092)
+	leastPause = 500 * time.Millisecond // between two probes, whatever asks for one, for each request of the one before: at most 2 a second (C092)
+	mostPause  = time.Second            // who asks for a probe waits no longer: so often are facts read again at most
 	healthGone = 30                     // after so many rounds on the list of models, the missing health page is tried again
 )
 
@@ -30,6 +31,7 @@ type prober struct {
 	workFrom   sources
 	nextFacts  time.Time
 	lastRound  time.Time
+	lastSent   uint64 // requests in the last round
 	lastModels time.Time
 	listed     bool // this round has read the list of models
 }
@@ -56,7 +58,9 @@ func (p *prober) run(ctx context.Context) {
 		}
 		p.e.wantProbe.Store(false)
 		p.lastRound = now
+		sent := p.client.sent
 		p.round(ctx)
+		p.lastSent = p.client.sent - sent
 		timer.Reset(p.due(p.e.fleet.now()))
 	}
 }
@@ -80,8 +84,8 @@ func (p *prober) due(now time.Time) time.Duration {
 	if uneasy {
 		pause = min(pause, restless)
 	}
-	if p.e.wantProbe.Load() || p.e.wantModels.Load() {
-		pause = min(pause, leastPause)
+	if p.e.wantProbe.Load() || p.e.wantModels.Load() || state == Ready && p.e.wantFacts.Load() {
+		pause = min(pause, max(leastPause, min(time.Duration(p.lastSent)*leastPause, mostPause)))
 	} else {
 		pause = p.jitter(pause)
 	}

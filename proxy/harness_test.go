@@ -33,10 +33,11 @@ func TestMain(m *testing.M) {
 // one model, "m", and records what it was sent.
 type fakeEngine struct {
 	*httptest.Server
-	name   string
-	answer http.HandlerFunc // nil: a short chat answer
-	toml   string           // more lines of its [[engine]] table
-	models string           // JSON of its list of models; "" lists "m" alone
+	name    string
+	answer  http.HandlerFunc // nil: a short chat answer
+	toml    string           // more lines of its [[engine]] table
+	models  string           // JSON of its list of models; "" lists "m" alone
+	metrics string           // its metrics page; "" = it has none
 
 	mu    sync.Mutex
 	calls []call
@@ -77,7 +78,17 @@ func (f *fakeEngine) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, models)
 		return
-	case "/version", "/metrics", "/server_info", "/get_server_info", "/model_info", "/v1/loads", "/v4/loads", "/props", "/slots":
+	case "/metrics":
+		f.mu.Lock()
+		metrics := f.metrics
+		f.mu.Unlock()
+		if metrics == "" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, metrics)
+		return
+	case "/version", "/server_info", "/get_server_info", "/model_info", "/v1/loads", "/v4/loads", "/props", "/slots":
 		http.NotFound(w, r)
 		return
 	}

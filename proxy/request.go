@@ -475,11 +475,19 @@ func (r *request) left() {
 // statusClientClosed is nginx's word for a client that left; nobody receives it.
 const statusClientClosed = 499
 
+// emptyCacheAfter is how many tokens must have been expected in an engine's cache
+// for an answer that found none to be a sign of a restart: more than a block, and
+// than a head that others push out.
+const emptyCacheAfter = 1000
+
 // release gives the charge back, once.
 func (r *request) release(o ring.Outcome) {
 	if c := r.charge; c != nil {
 		r.charge = nil
 		c.Release(r.s.now(), o)
+		if o.CachedTokens == 0 && o.PromptTokens > 0 && r.decision.Warm > emptyCacheAfter {
+			r.up.LookSoon() // it may have been restarted in less time than probes notice (C111)
+		}
 	}
 	if p := &r.lane; p.preempted > 0 && o.CachedTokens >= 0 && o.PromptTokens > 0 {
 		r.up.kept.learn(o.CachedTokens-r.decision.Warm, p.done)

@@ -138,7 +138,7 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	}
 	for i, e := range s.fleet.Engines() {
 		up := &upstream{Engine: e, pool: engines.NewPool(e.Target, engines.PoolOptions{
-			MaxIdle: e.MaxIdle, ConnectTimeout: cfg.Timeouts.Connect.Std(), TLS: e.TLSConfig(),
+			MaxIdle: e.MaxIdle, ConnectTimeout: cfg.Timeouts.Connect.Std(), TLS: e.TLSConfig(), OnStale: e.LookSoon,
 		})}
 		up.preempt = cfg.Engines[i].Preempt
 		for name, value := range e.Headers {
