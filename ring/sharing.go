@@ -106,6 +106,16 @@ func (p *Placer) Collect(bindings []Binding, loads []Load) ([]Binding, []Load) {
 	return bindings, loads
 }
 
+// Untold is how many bindings wait to be collected.
+func (p *Placer) Untold() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.share == nil {
+		return 0
+	}
+	return len(p.share.untold)
+}
+
 // Loads appends what this proxy has charged, for every engine with a charge.
 func (p *Placer) Loads(loads []Load) []Load {
 	p.mu.Lock()

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"sync"
@@ -186,6 +187,18 @@ func (b *Book) Hashes() []uint32 {
 		out[i] = uint32(h) ^ uint32(h>>32)
 	}
 	return out
+}
+
+// Digest is one hash of everything.
+func (b *Book) Digest() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := uint64(0)
+	for _, bucket := range b.hashes {
+		h = (h ^ bucket) * 0x9e3779b97f4a7c15
+		h ^= h >> 32
+	}
+	return fmt.Sprintf("%016x", h)
 }
 
 // Differing returns up to max living entries of the buckets whose hashes are not theirs, the most worthy kinds first where

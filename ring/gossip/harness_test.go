@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -127,7 +128,7 @@ func startCluster(t testing.TB, n int, names []string, change func(int, *Options
 func awaitMembers(t testing.TB, all []*proxy) {
 	t.Helper()
 	for _, p := range all {
-		eventually(t, 15*time.Second, fmt.Sprintf("%s to see %d others", p.name, len(all)-1), func() bool {
+		eventually(t, fmt.Sprintf("%s to see %d others", p.name, len(all)-1), func() bool {
 			return p.members.count() == len(all)-1 && p.IsReady()
 		})
 	}
@@ -137,12 +138,25 @@ func awaitMembers(t testing.TB, all []*proxy) {
 // printed.
 const patience = 60 * time.Second
 
-func eventually(t testing.TB, limit time.Duration, what string, condition func() bool) time.Duration {
+// figures tells that the machine is quiet enough for its speed to be asserted, too.
+var figures = os.Getenv("WARMRING_FIGURES") != ""
+
+// tooSlow reports a figure that is not as good as it should be: a failure where figures are asserted, else a line to read.
+func tooSlow(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if figures {
+		t.Errorf(format, args...)
+	} else {
+		t.Logf("slower than it should be: "+format, args...)
+	}
+}
+
+func eventually(t testing.TB, what string, condition func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()
 	for !condition() {
-		if time.Since(start) > limit {
-			t.Fatalf("waited %v in vain for %s", limit, what)
+		if time.Since(start) > patience {
+			t.Fatalf("waited %v in vain for %s", patience, what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

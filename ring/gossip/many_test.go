@@ -15,8 +15,9 @@ import (
 // expected: with 300 proxies, 150 placements a second in the cluster are the rule.
 func TestTheBudgetHoldsAmongThreeHundred(t *testing.T) {
 	if testing.Short() || raced {
-		t.Skip("takes 20 s, and measures")
+		t.Skip("takes 11 s, and measures")
 	}
+	t.Parallel()
 	hole, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestTheBudgetHoldsAmongThreeHundred(t *testing.T) {
 		gossiped := 0
 		next, other := time.Now(), uint64(1<<40)
 		ticker := time.NewTicker(50 * time.Millisecond)
-		for time.Since(began) < 8*time.Second {
+		for time.Since(began) < 4*time.Second {
 			<-ticker.C
 			for ; time.Now().After(next); next = next.Add(time.Second / time.Duration(10*n/2)) {
 				other++
@@ -61,11 +62,12 @@ func TestTheBudgetHoldsAmongThreeHundred(t *testing.T) {
 			}
 		}
 		ticker.Stop()
-		rate := float64(int(p.traffic.bytesOut.Load()-before)+gossiped) / time.Since(began).Seconds()
+		during := time.Since(began).Seconds()
+		rate := float64(int(p.traffic.bytesOut.Load()-before)+gossiped) / during
 		v := p.View()
-		t.Logf("among %d: %.1f KB/s, of these %.1f by gossip; loads told every %v; shed %d, cut %d, straight way skipped %d", n, rate/1000, float64(gossiped)/time.Since(began).Seconds()/1000,
+		t.Logf("among %d: %.1f KB/s, of these %.1f by gossip; loads told every %v; shed %d, cut %d, straight way skipped %d", n, rate/1000, float64(gossiped)/during/1000,
 			p.interval(200).Round(10*time.Millisecond), v.News.Shed, v.News.Cut, v.Totals.QuickSkipped)
-		if rate > 30_000 {
+		if rate*during > 30_000*(during+1) { // what was saved in a second may be spent at once
 			t.Errorf("among %d it sends %.0f bytes per second", n, rate)
 		}
 		for _, ch := range charges {

@@ -53,6 +53,8 @@ const importBatch = 256
 
 // merge takes entries in, tells the Placer what is news and passes it on.
 func (c *Cluster) merge(now int64, list []Entry, how spread) {
+	var words []Entry // for others than the Placer: told without the lock
+	c.telling.Lock()
 	var bindings []ring.Binding
 	for i := range list {
 		e := &list[i]
@@ -68,20 +70,8 @@ func (c *Cluster) merge(now int64, list []Entry, how spread) {
 		switch e.Kind {
 		case Session, Tail:
 			bindings = append(bindings, e.binding())
-		case Goodbye:
-			if name, left := c.members.goodbye(uint32(e.Key)); left {
-				c.left(name)
-			}
-		case Drain:
-			if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnDrain != nil {
-				c.counts.drains.Add(1)
-				c.opt.OnDrain(name, e.Value == 1)
-			}
-		case Hint:
-			if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnHint != nil {
-				c.counts.hints.Add(1)
-				c.opt.OnHint(name, ring.State(e.Value))
-			}
+		default:
+			words = append(words, *e)
 		}
 		if len(bindings) == importBatch {
 			c.importBindings(now, bindings)
@@ -89,6 +79,30 @@ func (c *Cluster) merge(now int64, list []Entry, how spread) {
 		}
 	}
 	c.importBindings(now, bindings)
+	c.telling.Unlock()
+	for i := range words {
+		c.hear(&words[i])
+	}
+}
+
+// hear acts upon an entry that is not about a session.
+func (c *Cluster) hear(e *Entry) {
+	switch e.Kind {
+	case Goodbye:
+		if name, left := c.members.goodbye(uint32(e.Key)); left {
+			c.left(name)
+		}
+	case Drain:
+		if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnDrain != nil {
+			c.counts.drains.Add(1)
+			c.opt.OnDrain(name, e.Value == 1)
+		}
+	case Hint:
+		if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnHint != nil {
+			c.counts.hints.Add(1)
+			c.opt.OnHint(name, ring.State(e.Value))
+		}
+	}
 }
 
 func (c *Cluster) importBindings(now int64, bindings []ring.Binding) {

@@ -3,6 +3,7 @@ package gossip
 import (
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,28 +72,39 @@ func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, duri
 // The expected rate: a new or moved session a second for every two proxies.
 func TestNewsIsEverywhereWithinASecond(t *testing.T) {
 	if testing.Short() || raced {
-		t.Skip("takes 20 s, and measures")
+		t.Skip("takes some seconds, and measures")
 	}
+	t.Parallel()
 	names := engineNames(64)
 	for _, n := range []int{5, 30} {
 		began := time.Now()
 		all := startCluster(t, n, names, nil)
 		t.Logf("%d members know each other after %v", n, time.Since(began))
 		before, at := sent(all), time.Now()
-		times, _ := spreadTimes(t, all, names, max(n/2, 4), 6*time.Second, 5*time.Second, 40)
-		rate := float64(sent(all)-before) / time.Since(at).Seconds() / float64(n)
+		times, _ := spreadTimes(t, all, names, max(n/2, 4), 4*time.Second, patience, 40)
+		during := time.Since(at).Seconds()
+		rate := float64(sent(all)-before) / during / float64(n)
 		p99 := times[len(times)*99/100]
 		t.Logf("%d members: %d placements known everywhere after %v (half), %v (99 %%), %v (all); each member sends %.1f KB/s", n, len(times), times[len(times)/2], p99, times[len(times)-1], rate/1000)
-		if p99 > time.Second || times[len(times)-1] >= 5*time.Second {
-			t.Errorf("%d members: 99 %% after %v, all after %v", n, p99, times[len(times)-1])
+		if times[len(times)-1] >= patience {
+			t.Errorf("%d members: not all placements are known everywhere", n)
+		} else if p99 > time.Second || times[len(times)-1] >= 5*time.Second {
+			tooSlow(t, "%d members: 99 %% after %v, all after %v", n, p99, times[len(times)-1])
 		}
-		if rate > 30_000 {
+		if rate*during > 30_000*(during+1) { // what was saved in a second may be spent at once
 			t.Errorf("%d members send %.0f bytes per second each", n, rate)
 		}
-		for _, p := range all {
-			_ = p.Close()
-		}
+		closeAll(all)
 	}
+}
+
+// closeAll ends members at the same time.
+func closeAll(all []*proxy) {
+	var group sync.WaitGroup
+	for _, p := range all {
+		group.Go(func() { _ = p.Close() })
+	}
+	group.Wait()
 }
 
 func sent(all []*proxy) (bytes uint64) {
@@ -106,16 +118,17 @@ func sent(all []*proxy) (bytes uint64) {
 // often than the short ones, and what is shed is counted.
 func TestTheBudgetHoldsWhateverMoves(t *testing.T) {
 	if testing.Short() || raced {
-		t.Skip("takes 20 s, and measures")
+		t.Skip("takes some seconds, and measures")
 	}
+	t.Parallel()
 	const n = 12
 	names := engineNames(64)
 	for _, more := range []int{10, 100} {
 		all := startCluster(t, n, names, nil)
-		time.Sleep(500 * time.Millisecond)
 		before, at := sent(all), time.Now()
 		times, missing := spreadTimes(t, all, names, more*n/2, 5*time.Second, 3*time.Second, 20)
-		rate := float64(sent(all)-before) / time.Since(at).Seconds() / n
+		during := time.Since(at).Seconds()
+		rate := float64(sent(all)-before) / during / n
 		late, short := 0, 0
 		for _, took := range times {
 			if took >= 3*time.Second {
@@ -135,19 +148,17 @@ func TestTheBudgetHoldsWhateverMoves(t *testing.T) {
 		}
 		t.Logf("%d times the moves: %d placements in 5 s, half known everywhere after %v, 99 %% after %v, %d not within 3 s, of these %d short ones; %.1f KB/s sent by each; shed %d, straight way skipped %d",
 			more, len(times), times[len(times)/2], times[len(times)*99/100], late, short, rate/1000, shed, skipped)
-		if rate > 30_000 {
+		if rate*during > 30_000*(during+1) { // what was saved in a second may be spent at once
 			t.Errorf("%.0f bytes per second", rate)
 		}
 		switch {
 		case more == 10 && late*100 > len(times):
-			t.Errorf("%d of %d were not known within 3 s", late, len(times))
+			tooSlow(t, "%d of %d were not known within 3 s", late, len(times))
 		case more == 100 && shed+skipped == 0:
 			t.Error("nothing was left out: the test tests nothing")
-		case more == 100 && short*10 < len(missing)*6:
-			t.Errorf("of %d that were left out, %d were short: the shortest should go first", len(missing), short)
+		case more == 100 && short*2 < len(missing): // of both there are as many
+			tooSlow(t, "of %d that were left out, %d were short: the shortest should go first", len(missing), short)
 		}
-		for _, p := range all {
-			_ = p.Close()
-		}
+		closeAll(all)
 	}
 }

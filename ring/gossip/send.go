@@ -37,14 +37,16 @@ func (c *Cluster) flush() {
 // sendNews writes what the Placer has placed into the Book and sends what is urgent straight to every member.
 func (c *Cluster) sendNews() {
 	now := c.now()
-	bindings, loads := c.opt.Placer.Collect(nil, nil)
 	var urgent []Entry
+	c.telling.Lock()
+	bindings, loads := c.opt.Placer.Collect(nil, nil)
 	for i := range bindings {
 		e := c.write(now, entryOf(&bindings[i]))
 		if bindings[i].Urgent {
 			urgent = append(urgent, e)
 		}
 	}
+	c.telling.Unlock()
 	if len(urgent)+len(loads) > 0 {
 		c.sendQuick(now, urgent, loads)
 	}

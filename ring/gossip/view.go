@@ -22,6 +22,8 @@ type View struct {
 	Lost      int          `json:"lost_members"` // went without a word, are looked for
 
 	Entries   int        `json:"entries"`
+	Digest    string     `json:"digest"` // of all entries: members with the same know the same
+	Untold    int        `json:"untold"` // own placements that are not yet among the entries
 	Book      BookTotals `json:"book"`
 	News      NewsView   `json:"news"`
 	Inbox     int        `json:"inbox"` // messages received and not yet read
@@ -99,6 +101,9 @@ func (c *Cluster) View() View {
 			Hints: c.counts.hints.Load(), MembersLost: c.counts.lost.Load(), MembersLeft: c.counts.left.Load(), OldLoads: c.loads.late(),
 		},
 	}
+	c.telling.Lock()
+	v.Digest, v.Untold = c.book.Digest(), c.opt.Placer.Untold()
+	c.telling.Unlock()
 	v.Strangers += v.Totals.Garbled + v.Totals.Versions
 	for _, m := range c.members.all() {
 		v.Members = append(v.Members, c.viewMember(now, m))
