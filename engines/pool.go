@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,6 +157,23 @@ func (p *Pool) rest(c *conn) {
 	}
 	p.mu.Unlock()
 	for _, c := range drop {
+		p.discard(c)
+	}
+}
+
+// Reap closes the connections that have rested for longer than MaxIdle. To be
+// called every second or so: without it they would wait for the next request, with
+// the engine's side closed long before.
+func (p *Pool) Reap(now time.Time) {
+	p.mu.Lock()
+	n := 0
+	for n < len(p.idle) && now.Sub(p.idle[n].rested) > p.opt.MaxIdle {
+		n++
+	}
+	old := append([]*conn(nil), p.idle[:n]...)
+	p.idle = slices.Delete(p.idle, 0, n)
+	p.mu.Unlock()
+	for _, c := range old {
 		p.discard(c)
 	}
 }

@@ -130,9 +130,9 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 		Hysteresis: cfg.Routing.Hysteresis.Std(), SessionIdle: cfg.Routing.SessionIdle.Std(),
 		MaxSessions: cfg.Routing.MaxSessions, MaxIndexTokens: cfg.Routing.IndexTokens,
 	})
-	s.fleet, err = engines.NewFleet(cfg.Specs(), engines.FleetOptions{
-		ProbeInterval: cfg.Probe.Interval.Std(), ProbeTimeout: cfg.Probe.Timeout.Std(), Aliases: cfg.Models.Alias, Logger: opt.Log, OnChange: s.engineChanged,
-	})
+	watching := cfg.FleetOptions()
+	watching.Logger, watching.OnChange = opt.Log, s.engineChanged
+	s.fleet, err = engines.NewFleet(cfg.Specs(), watching)
 	if err != nil {
 		return nil, err
 	}
@@ -243,8 +243,8 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	defer s.leaveCluster()
 	probing, stopProbing := context.WithCancel(context.Background())
 	var probes sync.WaitGroup
-	probes.Add(1)
-	go func() { defer probes.Done(); s.fleet.Run(probing) }()
+	probes.Go(func() { s.fleet.Run(probing) })
+	probes.Go(func() { s.reap(probing) })
 	defer probes.Wait()
 	defer stopProbing()
 
@@ -284,6 +284,23 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 		up.pool.Close()
 	}
 	return err
+}
+
+// reap closes connections to engines that have rested for too long, until ctx
+// ends.
+func (s *Server) reap(ctx context.Context) {
+	every := time.NewTicker(time.Second)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-every.C:
+			for _, up := range s.upstreams {
+				up.pool.Reap(now)
+			}
+		}
+	}
 }
 
 // settle waits until every engine was asked once, or for as long as one probe may
