@@ -181,7 +181,7 @@ func writeCluster(w io.Writer, c *gossip.Cluster) {
 		what  string
 		value uint64
 	}{
-		{"book", v.Book.Shed}, {"news", v.News.Shed}, {"news_late", v.News.Cut}, {"quick", v.Totals.QuickSkipped}, {"inbox", v.Totals.InboxFull},
+		{"book", v.Book.Shed}, {"news", v.News.Shed}, {"news_late", v.News.Cut}, {"quick", v.Totals.QuickSkipped}, {"reply", v.Totals.ReplySkipped}, {"inbox", v.Totals.InboxFull},
 		{"placer", v.Away.Totals.Dropped}, {"away", v.Away.Totals.Shed}, {"preempt", v.Asks.Shed},
 	} {
 		fmt.Fprintf(w, "warmring_cluster_shed_total{what=%q} %d\n", shed.what, shed.value)

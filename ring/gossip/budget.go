@@ -60,6 +60,14 @@ func (b *budget) available(now int64) int {
 	return int(max(b.level, 0))
 }
 
+// indebted tells that more than half a second's bytes are owed: what can be found again later has to wait.
+func (b *budget) indebted(now int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fill(now)
+	return b.level < -b.rate/2
+}
+
 // BudgetView is how much of a budget is used.
 type BudgetView struct {
 	Rate    int    `json:"bytes_per_second"`

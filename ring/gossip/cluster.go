@@ -79,6 +79,7 @@ type reply struct {
 type counts struct {
 	received, garbled, versions, inboxFull atomic.Uint64
 	quickSent, quickSkipped                atomic.Uint64
+	repliesSkipped                         atomic.Uint64
 	states, compared, joins, joinFails     atomic.Uint64
 	imported, drains, hints                atomic.Uint64
 	lost, left                             atomic.Uint64

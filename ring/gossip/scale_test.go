@@ -44,7 +44,7 @@ func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, duri
 	}
 	began, next := time.Now(), time.Now()
 	for time.Since(began) < during {
-		for ; time.Now().After(next); next = next.Add(time.Second / time.Duration(perSecond)) {
+		for ; time.Now().After(next) && time.Since(began) < during; next = next.Add(time.Second / time.Duration(perSecond)) {
 			p := all[random.IntN(len(all))]
 			name := names[random.IntN(len(names))]
 			now := clock()

@@ -194,6 +194,10 @@ func (c *Cluster) replyLoop() {
 			if to == nil {
 				continue
 			}
+			if c.budget.indebted(now) {
+				c.counts.repliesSkipped.Add(1) // the next comparison finds the same
+				continue
+			}
 			m := Message{Sender: c.node, Sequence: c.sequence.Add(1)}
 			if r.hashes == nil {
 				m.Hashes = c.book.Hashes()

@@ -69,6 +69,7 @@ type Totals struct {
 	InboxFull    uint64 `json:"inbox_full"` // messages dropped
 	QuickSent    uint64 `json:"quick_sent"` // times that news went straight to all members
 	QuickSkipped uint64 `json:"quick_skipped"`
+	ReplySkipped uint64 `json:"replies_skipped"` // comparisons that were not answered, for the budget's sake
 	States       uint64 `json:"states_sent"`
 	Compared     uint64 `json:"compared"`
 	Joins        uint64 `json:"joins"`
@@ -95,7 +96,7 @@ func (c *Cluster) View() View {
 		},
 		Totals: Totals{
 			Received: c.counts.received.Load(), Garbled: c.counts.garbled.Load(), Versions: c.counts.versions.Load(),
-			InboxFull: c.counts.inboxFull.Load(), QuickSent: c.counts.quickSent.Load(), QuickSkipped: c.counts.quickSkipped.Load(),
+			InboxFull: c.counts.inboxFull.Load(), QuickSent: c.counts.quickSent.Load(), QuickSkipped: c.counts.quickSkipped.Load(), ReplySkipped: c.counts.repliesSkipped.Load(),
 			States: c.counts.states.Load(), Compared: c.counts.compared.Load(), Joins: c.counts.joins.Load(),
 			JoinFails: c.counts.joinFails.Load(), Imported: c.counts.imported.Load(), Drains: c.counts.drains.Load(),
 			Hints: c.counts.hints.Load(), MembersLost: c.counts.lost.Load(), MembersLeft: c.counts.left.Load(), OldLoads: c.loads.late(),
