@@ -58,13 +58,14 @@ func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 const packetCost = 80
 
 // times is how often each member sends an entry on: enough that one missing is rare, less than the library's own default, as
-// comparing finds what is missing.
+// comparing finds what is missing. In small clusters there is a floor: the library asks for each member in turn, so of a burst
+// that fills packets each member gets another part, and an entry may go to the same one again and again.
 func (c *Cluster) times() int {
 	digits := 0
 	for n := c.members.count() + 1; n > 0; n /= 10 {
 		digits++
 	}
-	return 3*digits + 1
+	return max(3*digits+1, 8)
 }
 
 // LocalState is what goes to a member that joins, and to one to be compared with.
