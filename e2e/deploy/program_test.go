@@ -67,7 +67,7 @@ func TestEveryCommandLineIsOneOfTheProgram(t *testing.T) {
 // A person who builds a dashboard from the README must find what it names.
 func TestEveryMetricNamedIsOnThePage(t *testing.T) {
 	tp := startTopology(t)
-	judge(t, "some traffic", false, tp.during(12, func() {}))
+	judge(t, "some traffic", tp.during(12, func() {}))
 	page := map[string]bool{} // names
 	labels := ""
 	for _, name := range tp.names {

@@ -178,14 +178,18 @@ func (tp *topology) startBalancer(compose any) {
 
 func (tp *topology) until(what string, question func() error) {
 	tp.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	if err := wait(question); err != nil {
+		tp.t.Fatalf("waited for %s: %v", what, err)
+	}
+}
+
+// wait asks until the answer is nil, or gives the last one: what is waited for comes, however slow the machine.
+func wait(question func() error) error {
+	deadline := time.Now().Add(90 * time.Second)
 	for {
 		err := question()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			tp.t.Fatalf("waited for %s: %v", what, err)
+		if err == nil || time.Now().After(deadline) {
+			return err
 		}
 		time.Sleep(30 * time.Millisecond)
 	}
