@@ -34,7 +34,7 @@ type Engine struct {
 	// Health is the path that tells readiness, from the root of the engine. Default "/health"; where that is a 404, listing a model counts as ready.
 	Health string `toml:"health"`
 
-	// Preempt tells whether a long prefill may be taken back from this engine and sent again: "auto", "yes" or "no". Default "auto": yes for vLLM, SGLang and llama.cpp, which stop at once and
+	// Preempt tells whether a long prefill may be taken back from this engine and sent again: "auto", "yes" or "no". Default "auto": yes for vLLM and SGLang, which stop at once and
 	// keep what they computed; no for own backends, whose long prefills are only held back. "yes" on an engine that goes on computing after the connection closed makes it compute twice.
 	Preempt string `toml:"preempt"`
 

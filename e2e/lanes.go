@@ -43,6 +43,18 @@ type LaneRun struct {
 // ShortAt is a quantile of the short turns' times to first token.
 func (r *LaneRun) ShortAt(q float64) time.Duration { return Quantile(r.Short, q) }
 
+// LaneVariants are the ways through the proxy that are compared, by what its configuration says.
+func LaneVariants() []LaneVariant {
+	return []LaneVariant{{"lanes off", "lanes.off = true\n", ""}, {"hold only", "", "preempt = \"no\"\n"}, {"lanes on", "", ""}}
+}
+
+// LaneVariant is one of them.
+type LaneVariant struct {
+	Name     string
+	Settings string // top level of the configuration
+	Engine   string // more of an engine's table
+}
+
 // laneOutput is how many tokens are asked for.
 const laneOutput = 8
 

@@ -11,43 +11,42 @@ import (
 	"time"
 )
 
-// laneGoals are what lanes must reach before one kind of real engine, in one run with the same traffic without them.
+// laneGoals are what lanes must reach before one kind of real engine, in one run with the same traffic without them. Times
+// hold on an idle machine, where one long prompt takes as long as idle says; elsewhere they stretch with it.
 type laneGoals struct {
-	p50, p99 time.Duration // of short turns, on an idle machine: see bound
-	ratio    float64       // of the short turns' P50 and P99 to those without lanes, at most
-	slower   float64       // of the time that all long prompts take to that without lanes, at most
-}
-
-// bound is a time that an idle machine reaches, stretched where the engine shares its core with other work: then a short
-// turn alone takes longer than alone, which is about 25 ms, by as much.
-func bound(goal, alone time.Duration) time.Duration {
-	const idle = 40 * time.Millisecond
-	return max(goal, time.Duration(float64(goal)*float64(alone)/float64(idle)))
-}
-
-// laneVariants are the ways through the proxy that are compared, by what the configuration says.
-var laneVariants = []struct{ name, settings, engine string }{
-	{"lanes off", "lanes.off = true\n", ""},
-	{"hold only", "", "preempt = \"no\"\n"},
-	{"lanes on", "", ""},
+	idle   time.Duration // of a long prompt without lanes, on a core of its own
+	p50    time.Duration // of short turns' times to first token
+	most   time.Duration // of most short turns'
+	mostAt float64       // which quantile that is
+	ratio  float64       // of the short turns' P99 to that without lanes, at most
+	slower float64       // of the time that all long prompts take to that without lanes, at most
 }
 
 // C134, C142: long cold prompts come back to back, five sessions take a short warm turn every two seconds. With lanes a short turn does
 // not wait for a long prefill, and the long ones take hardly longer.
 func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 	e := twoVLLMs(t)[0]
-	compareLanes(t, e, LaneTraffic{Longs: 3, Tokens: 24000}, laneGoals{200 * time.Millisecond, 500 * time.Millisecond, 1.0 / 15, 1.3})
+	compareLanes(t, e, LaneTraffic{Longs: 3, Tokens: 24000}, laneGoals{
+		idle: 9 * time.Second, p50: 200 * time.Millisecond, most: 500 * time.Millisecond, mostAt: 0.99, ratio: 1.0 / 15, slower: 1.35,
+	})
 }
 
+// SGLang loses the step in flight at each abort and computes nothing else beside a prefill: short turns wait for a minimum run
+// of four steps, and what they compute themselves is on top of the long prompts' time, which share = 0.5 bounds.
 func TestShortTurnsDoNotWaitForLongPrefillsOfSGLang(t *testing.T) {
 	e := sglang(t)
-	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 16000}, laneGoals{400 * time.Millisecond, 1200 * time.Millisecond, 1.0 / 8, 1.4})
+	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 16000}, laneGoals{
+		idle: 9500 * time.Millisecond, p50: 400 * time.Millisecond, most: 1500 * time.Millisecond, mostAt: 0.9, ratio: 0.45, slower: 2.2,
+	})
 }
 
-// llama.cpp takes 2,048 tokens a step and stops at a step's end: a short turn waits for that.
+// llama.cpp is slow to stop and does not say when it has, so long prompts are only held back: a short turn waits for the one in
+// work, and not for those behind it. The tokens that it asked for come with the batches of the long prompt.
 func TestShortTurnsDoNotWaitForLongPrefillsOfLlamaCPP(t *testing.T) {
 	e := llamas(t, 1, 8)[0]
-	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 12000}, laneGoals{2 * time.Second, 4 * time.Second, 1.0 / 3, 1.4})
+	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 12000}, laneGoals{
+		idle: 9 * time.Second, p50: 6 * time.Second, most: 12 * time.Second, mostAt: 0.9, ratio: 0.7, slower: 1.3,
+	})
 }
 
 // sglang is a real SGLang of this test's own, on a core that no shared vLLM works on while it is idle.
@@ -70,20 +69,23 @@ func sglang(t *testing.T) *Engine {
 func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals) {
 	traffic.Model, traffic.AtOnce, traffic.Sessions, traffic.Every, traffic.History = e.Model, 2, 5, 2*time.Second, 1500
 	runs := map[string]*LaneRun{}
-	for _, v := range laneVariants {
-		if only := os.Getenv("WARMRING_E2E_LANES"); only != "" && !strings.Contains(only, v.name) {
+	for _, v := range LaneVariants() {
+		if e.Kind == "custom" && v.Name == "hold only" {
+			continue // that is what it gets anyway
+		}
+		if only := os.Getenv("WARMRING_E2E_LANES"); only != "" && !strings.Contains(only, v.Name) {
 			continue
 		}
-		traffic.Salt = fmt.Sprintf("%s %s %d", e.Kind, v.name, time.Now().UnixNano())
+		traffic.Salt = fmt.Sprintf("%s %s %d", e.Kind, v.Name, time.Now().UnixNano())
 		e := *e
-		w := proxyWith(t, v.settings, e.EngineLines()+v.engine)
+		w := proxyWith(t, v.Settings, e.EngineLines()+v.Engine)
 		traffic.Base = w.URL
-		watch := watchWork(&e, traffic.Sessions)
+		watch := watchWork(&e, traffic.Sessions+traffic.AtOnce)
 		run, err := traffic.Run(t.Context())
 		if err != nil {
-			t.Fatalf("%s: %v", v.name, err)
+			t.Fatalf("%s: %v", v.Name, err)
 		}
-		runs[v.name] = run
+		runs[v.Name] = run
 		if err := w.Idle(t.Context(), 2*time.Second); err != nil {
 			t.Error(err)
 		}
@@ -91,11 +93,11 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.name != "lanes off" {
+		if v.Name != "lanes off" {
 			watch.verify(t, int(page.Sum("warmring_preemptions_total")))
 		}
 		fmt.Printf("e2e: lanes %-8s %-9s  short alone %4d ms, P50 %5d ms, P99 %5d ms, whole P50 %5d ms (%3d turns)  %d × %d tokens in %4.1f s, preempted %d times\n",
-			e.Kind, v.name, Quantile(run.Alone, 0.5).Milliseconds(), run.ShortAt(0.5).Milliseconds(), run.ShortAt(0.99).Milliseconds(), Quantile(run.Whole, 0.5).Milliseconds(), len(run.Short),
+			e.Kind, v.Name, Quantile(run.Alone, 0.5).Milliseconds(), run.ShortAt(0.5).Milliseconds(), run.ShortAt(0.99).Milliseconds(), Quantile(run.Whole, 0.5).Milliseconds(), len(run.Short),
 			len(run.Long), run.Tokens, run.Took.Seconds(), run.Preempted)
 		logLanes(t, w)
 	}
@@ -103,24 +105,26 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 	if off == nil || on == nil {
 		return
 	}
-	alone := Quantile(on.Alone, 0.5)
+	stretch := max(1, off.Took.Seconds()/float64(len(off.Long))/goals.idle.Seconds())
 	for _, q := range []struct {
-		name string
 		at   float64
 		goal time.Duration
-	}{{"P50", 0.5, goals.p50}, {"P99", 0.99, goals.p99}} {
-		got, without := on.ShortAt(q.at), off.ShortAt(q.at)
-		if limit := bound(q.goal, alone); got > limit {
-			t.Errorf("short turns' %s is %v, want at most %v (%v on an idle machine)", q.name, got, limit, q.goal)
+	}{{0.5, goals.p50}, {goals.mostAt, goals.most}} {
+		if got, limit := on.ShortAt(q.at), time.Duration(stretch*float64(q.goal)); got > limit {
+			t.Errorf("short turns' P%.0f is %v, want at most %v: %v on a machine %.1f times as slow as an idle one", 100*q.at, got, limit, q.goal, stretch)
 		}
-		if float64(got) > goals.ratio*float64(without) {
-			t.Errorf("short turns' %s is %v, %v without lanes: want at most %.2f of it", q.name, got, without, goals.ratio)
-		}
+	}
+	if got, without := on.ShortAt(0.99), off.ShortAt(0.99); float64(got) > goals.ratio*float64(without) {
+		t.Errorf("short turns' P99 is %v, %v without lanes: want at most %.2f of it", got, without, goals.ratio)
 	}
 	if on.Took.Seconds() > goals.slower*off.Took.Seconds() {
 		t.Errorf("the long prompts took %v, %v without lanes: want at most %.1f times", on.Took, off.Took, goals.slower)
 	}
-	if on.Preempted == 0 {
+	if e.Kind == "custom" {
+		if on.Preempted > 0 {
+			t.Errorf("long prompts were taken back %d times from an engine that cannot stop at once", on.Preempted)
+		}
+	} else if on.Preempted == 0 {
 		t.Error("no long prompt was ever taken back")
 	}
 }
@@ -155,7 +159,7 @@ func proxyWith(t *testing.T, settings, lines string) *Warmring {
 	return w
 }
 
-// workWatch looks what an engine has in work while lanes are on: one long prompt and the short turns, never a copy.
+// workWatch looks what an engine has in work while lanes are on: no more than clients asked for, never a copy.
 type workWatch struct {
 	e        *Engine
 	most     float64 // requests in work at once, seen in two looks in a row
@@ -165,9 +169,9 @@ type workWatch struct {
 	before   Metrics
 }
 
-func watchWork(e *Engine, sessions int) *workWatch {
+func watchWork(e *Engine, clients int) *workWatch {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &workWatch{e: e, limit: float64(sessions + 1), stop: stop}
+	w := &workWatch{e: e, limit: float64(clients), stop: stop}
 	w.before, _ = Scrape(ctx, e.URL+"/metrics")
 	w.watching.Go(func() {
 		last := 0.0

@@ -140,7 +140,7 @@ func (r *request) releaseUnsent() {
 // laneFacts is what is known of the placed engine's speed and ways to stop.
 func (r *request) laneFacts() lane.Facts {
 	up := r.up
-	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(), KeepsStep: up.DetectedKind() == engines.VLLM, FreezesDecodes: up.DetectedKind() == engines.SGLang}
+	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(), KeepsStep: up.DetectedKind() == engines.VLLM || up.llamaCPP(), UnseenAborts: up.llamaCPP(), FreezesDecodes: up.DetectedKind() == engines.SGLang}
 	if up.DetectedKind() == engines.SGLang && r.scratch.prompt.Open == 0 {
 		f.CanPreempt = false // no place for the id by which it could be stopped at once
 	}
@@ -238,8 +238,13 @@ func (up *upstream) canPreempt() bool {
 	case engines.VLLM, engines.SGLang:
 		return true
 	}
-	return strings.HasPrefix(up.Facts().Version, "llama.cpp")
+	// llama.cpp looks for closed connections once a second and stops only between batches, which take seconds on a slow
+	// machine. Nothing tells when it has; a request that is sent again too soon would live twice. So it is held back only.
+	return false
 }
+
+// llamaCPP tells whether the engine is a llama.cpp server, which stops between two batches and keeps all of them.
+func (up *upstream) llamaCPP() bool { return strings.HasPrefix(up.Facts().Version, "llama.cpp") }
 
 // keptShare learns which share of the computed prefix an engine still has when a
 // preempted request comes back.

@@ -1,5 +1,6 @@
 // Command bench measures warmring and other proxies side by side on one machine: CPU per request, added latency and
-// memory (speed), thousands of idle streams (streams), and where sessions go (affinity). See README.md.
+// memory (speed), thousands of idle streams (streams), and where sessions go (affinity); and warmring alone with lanes, in
+// front of simulated and real engines (lanes). See README.md.
 //
 // It is one program in several roles: the bench itself, which is also the client, and the fakes, which it starts as
 // processes of its own. Everything stays on the loopback interface and is bounded in count and time; only what was
@@ -38,9 +39,10 @@ type bench struct {
 	report   report
 }
 
-const about = `usage: e2e/bench/run [flags] [speed] [streams] [affinity]
+const about = `usage: e2e/bench/run [flags] [speed] [streams] [affinity] [lanes]
 
-Measures the warmring of this source tree and the peers that are installed, side by side. Without a scenario: all three.
+Measures the warmring of this source tree and the peers that are installed, side by side. Without a scenario: the first three; lanes
+takes minutes, with each real engine that e2e/install has brought.
 
 `
 
@@ -82,10 +84,12 @@ func run(args []string) int {
 			err = b.streamsScenario()
 		case "affinity":
 			err = b.affinity()
+		case "lanes":
+			err = b.lanes()
 		case "profile":
 			err = b.profile()
 		default:
-			err = errors.New("there is no such scenario; there are speed, streams, affinity and profile")
+			err = errors.New("there is no such scenario; there are speed, streams, affinity, lanes and profile")
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", name, err)

@@ -21,6 +21,7 @@ type Controller struct {
 	blocked uint32 // the long request that waits for interactive ones, and for nothing else
 	clear   int64  // since when no long prefill has been in flight
 	spoke   int64  // last first token of an interactive request
+	unseen  int64  // when an abort was ordered whose effect will show at the next first token; 0 = none
 	wake    int64  // the next time at which a preemption may become possible
 	actions []Action
 	totals  Totals
@@ -127,6 +128,10 @@ func (c *Controller) firstToken(i uint32) {
 		c.served(i)
 		c.unwait(i)
 		c.spoke = c.now
+		if c.unseen > 0 && r.sent <= c.unseen {
+			c.engine.learnAbort(c.now - c.unseen)
+		}
+		c.unseen = 0
 	} else {
 		c.confirmBeside(r)
 		if !r.unstreamed {
@@ -167,7 +172,11 @@ func (c *Controller) preempted(i uint32, done int) {
 	}
 	ran := c.now - r.began
 	if r.state == preempting {
-		c.engine.learnAbort(c.now - r.ordered)
+		if c.engine.facts.UnseenAborts {
+			c.unseen = r.ordered
+		} else {
+			c.engine.learnAbort(c.now - r.ordered)
+		}
 		c.totals.Preempted++
 	}
 	c.confirmBeside(r)

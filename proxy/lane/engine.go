@@ -16,7 +16,10 @@ type Facts struct {
 	// FreezesDecodes says that running answers stand still during a prefill (SGLang without mixed chunks). A long one that was
 	// taken back then lets them run for another Target, as long as there is credit; it is not taken back for them.
 	FreezesDecodes bool
-	AbortSeconds   float64 // last observed time from an abort to its effect. Observed otherwise.
+	// UnseenAborts says that Preempted does not tell when the engine stopped, only that the connection was closed, and that its
+	// steps are long: the next first token of a short turn that waited for the abort tells it then.
+	UnseenAborts bool
+	AbortSeconds float64 // last observed time from an abort to its effect. Observed otherwise.
 	// Kept is the share of a computed prefix that was found again after an abort. Below 0.5 preemption is off; for "nothing"
 	// pass a small positive number.
 	Kept float64

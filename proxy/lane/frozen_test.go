@@ -2,6 +2,19 @@ package lane
 
 import "testing"
 
+// llama.cpp does not say when it has stopped, and may compute on for seconds: the short turn's first token shows it.
+func TestUnseenAborts(t *testing.T) {
+	f := Facts{PrefillRate: 1000, CanPreempt: true, KeepsStep: true, UnseenAborts: true, ShortBehindLong: 60}
+	s := tell(t, Options{}, f)
+	s.long(0, 1, 100_000)
+	s.short(10_000, 2)
+	s.back(10_001, 1, -1) // the connection is closed
+	s.first(12_000, 2)
+	if v := s.c.View(); v.AbortSeconds != 2 || v.StepSeconds != 2 {
+		t.Errorf("an abort takes %v s, a step %v s", v.AbortSeconds, v.StepSeconds)
+	}
+}
+
 // SGLang computes nothing but a long prefill while it runs: answers that have begun stand still. So a long prompt that was
 // taken back for a short turn lets that say something before it is sent again, but not for long.
 func TestAShortTurnMaySaySomethingBeforeALongPromptGoesOn(t *testing.T) {
