@@ -39,6 +39,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type settings struct {
 	alone   string // address of a single engine; "" plays the demo
 	engines int
+	proxies int // more than 1: the traffic once more, through so many
 	keep    bool
 	plain   bool
 	spec    workload.Spec
@@ -60,6 +61,7 @@ type settings struct {
 type comparison struct {
 	roundRobin, warmring *score
 	totals               workload.Totals
+	hops                 *hopPhase
 	lanes                *lanePhase
 }
 
@@ -81,6 +83,11 @@ func run(ctx context.Context, set settings, stdout io.Writer) (c *comparison, er
 	}
 	if err != nil {
 		return nil, fmt.Errorf("through warmring: %w", err)
+	}
+	if set.proxies > 1 {
+		if c.hops, err = playHops(ctx, w, set, size, c.warmring, view); err != nil {
+			return nil, fmt.Errorf("through %d proxies: %w", set.proxies, err)
+		}
 	}
 	if c.lanes, err = playLanes(ctx, set, view); err != nil {
 		return nil, fmt.Errorf("long prompts: %w", err)

@@ -31,6 +31,7 @@ func parseFlags(args []string, stderr io.Writer) (set settings, status int, done
 	engines := fs.Int("engines", 4, "simulated engines, 2 to 16")
 	sessions := fs.Int("sessions", 0, "agents at work at once, 2 to 500; their forks and sub-agents come on top (default 7 per engine)")
 	seed := fs.Uint64("seed", 1, "of the traffic: the same seed sends the same prompts")
+	proxies := fs.Int("proxies", 1, "more than 1, up to 9: the traffic goes once more through so many proxies, any of them for each\nrequest, and one of them ends and starts again meanwhile")
 	keep := fs.Bool("keep", false, "leave engines and proxy running afterwards, until Ctrl-C, and print a request to try")
 	alone := fs.String("engine", "", "run nothing but one simulated engine on this `address`, host:port, until Ctrl-C or SIGTERM")
 	plain := fs.Bool("plain", false, "print lines now and then instead of a live table, as is done where there is no terminal")
@@ -61,13 +62,15 @@ func parseFlags(args []string, stderr io.Writer) (set settings, status int, done
 		return settings{alone: *alone}, 0, false
 	case *engines < 2 || *engines > 16:
 		return wrong("-engines %d: 2 to 16 make a fleet that fits one process", *engines)
+	case *proxies < 1 || *proxies > 9:
+		return wrong("-proxies %d: 1 to 9", *proxies)
 	case *sessions == 0:
 		*sessions = 7 * *engines
 	case *sessions < 2 || *sessions > 500:
 		return wrong("-sessions %d: choose 2 to 500", *sessions)
 	}
 	return settings{
-		engines: *engines, keep: *keep, plain: *plain, liveShare: 0.75, toCompute: 9 * time.Second, longTokens: 16_000, shortTurns: 9,
+		engines: *engines, proxies: *proxies, keep: *keep, plain: *plain, liveShare: 0.75, toCompute: 9 * time.Second, longTokens: 16_000, shortTurns: 9,
 		spec: workload.Spec{Seed: *seed, Sessions: *sessions, Model: modelName},
 	}, 0, false
 }

@@ -15,6 +15,7 @@ type fleet struct {
 	names    []string
 	servers  []*sim.Server
 	settings string // more of the proxy's configuration
+	drain    string // how long a proxy that ends waits for its requests; "" = 2 s
 }
 
 // maxBatch bounds a step, so that others' tokens come between the chunks of a long prefill.
@@ -60,6 +61,9 @@ type route struct {
 	// next is the base URL for the next request and the engine behind it; -1: the answer's header tells.
 	next   func() (url string, engine int)
 	engine func(name string) int
+
+	// again tells whether a request that failed is to be sent once more, to wherever next says, as agents do; nil = never.
+	again func() bool
 }
 
 // roundRobin deals requests out in turn, straight to the engines: no proxy stands in the way, which is in its favour.

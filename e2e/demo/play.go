@@ -79,6 +79,9 @@ func (p *player) live(ctx context.Context, session *workload.Session) {
 		}
 		p.score.sent()
 		did := p.ask(ctx, session, n)
+		for did.err != nil && ctx.Err() == nil && p.route.again != nil && p.route.again() && pause(ctx, 20*time.Millisecond) {
+			did = p.ask(ctx, session, n)
+		}
 		if ctx.Err() != nil {
 			return
 		}

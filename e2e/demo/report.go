@@ -38,6 +38,10 @@ func (c *comparison) report() string {
 	}
 	fmt.Fprintf(&out, "\nRound robin computed %.1f× the prefill work of warmring, which computed %.2f×\n", ratio(a.fresh(), b.fresh()), ratio(b.fresh(), t.Fresh))
 	fmt.Fprintf(&out, "what no router could avoid. Half of all turns had their first token within\n%s with round robin, within %s with warmring.\n", duration(a.percentile(0.5)), duration(b.percentile(0.5)))
+	if c.hops != nil {
+		out.WriteString(c.hops.opening())
+		c.hops.report(row)
+	}
 	if c.lanes != nil {
 		out.WriteString(c.lanes.opening())
 		c.lanes.report(row)
@@ -51,6 +55,9 @@ func ratio(a, b int64) float64 { return float64(a) / float64(max(b, 1)) }
 // verify looks whether everything was answered and nothing was left behind, and says so in one line.
 func (c *comparison) verify(ctx context.Context, s *stage) (string, error) {
 	answers := c.roundRobin.done + c.warmring.done
+	if c.hops != nil {
+		answers += c.hops.score.done
+	}
 	if c.lanes != nil {
 		answers += c.lanes.answers()
 	}

@@ -48,6 +48,13 @@ func (s *score) begin(w *workload.Workload) {
 	}
 }
 
+// share is how much of it is done.
+func (s *score) share() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return float64(s.done) / float64(max(s.total, 1))
+}
+
 func (s *score) enter(*workload.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

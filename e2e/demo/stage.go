@@ -59,7 +59,7 @@ func startProxy(ctx context.Context, f *fleet) (*stage, error) {
 func (f *fleet) file() string {
 	var b strings.Builder
 	b.WriteString(f.settings)
-	b.WriteString("[drain]\ndelay = \"0s\"\nlimit = \"2s\"\n")
+	fmt.Fprintf(&b, "[drain]\ndelay = \"0s\"\nlimit = %q\n", cmp.Or(f.drain, "2s"))
 	for i, s := range f.servers {
 		fmt.Fprintf(&b, "[[engine]]\nname = %q\nurl = %q\n", f.names[i], s.URL())
 	}
