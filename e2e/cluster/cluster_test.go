@@ -69,8 +69,17 @@ func newFleet(t *testing.T, proxies, engines int) *fleet {
 	for range proxies {
 		f.ports = append(f.ports, freePort(t))
 	}
-	for i := range proxies {
-		f.start(i)
+	f.start(0) // the others have somebody to ask
+	var starting sync.WaitGroup
+	for i := 1; i < proxies; i++ {
+		starting.Go(func() { f.start(i) })
+		if i%4 == 0 {
+			starting.Wait()
+		}
+	}
+	starting.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
 	f.whole()
 	return f
@@ -97,7 +106,8 @@ func (f *fleet) start(i int) {
 	f.t.Helper()
 	program, err := binary()
 	if err != nil {
-		f.t.Fatal(err)
+		f.t.Error(err)
+		return
 	}
 	var join []string
 	for _, port := range f.ports {
@@ -112,7 +122,8 @@ func (f *fleet) start(i int) {
 		Tables: fmt.Sprintf("[cluster]\nbind = \"127.0.0.1:%d\"\njoin = [%s]\nready_limit = \"%s\"\n", f.ports[i], strings.Join(join, ", "), limit),
 	})
 	if err != nil {
-		f.t.Fatal(err)
+		f.t.Error(err)
+		return
 	}
 	f.t.Cleanup(w.Stop)
 	f.mu.Lock()
@@ -440,4 +451,32 @@ func TestARolloutLosesNoSession(t *testing.T) {
 			t.Errorf("%s lost %d members in a rollout", w.Name, v.Totals.Lost)
 		}
 	}
+}
+
+// Thirty processes know each other, and whoever gets a turn knows its session.
+func TestThirtyProxiesAreOneCluster(t *testing.T) {
+	if os.Getenv("WARMRING_E2E_RACE") != "" {
+		t.Skip("thirty processes that look for races are more than a small machine can run")
+	}
+	began := time.Now()
+	f := newFleet(t, 30, 4)
+	t.Logf("30 proxies know each other %v after the first was started", time.Since(began))
+	c := f.crowd(30, true)
+	c.heard("30 proxies", 4)
+	sent, lost := 0.0, 0.0
+	for _, w := range f.running() {
+		m, err := e2e.Scrape(t.Context(), w.Admin+"/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent += m.Sum("warmring_cluster_packet_bytes_sent_total")
+		lost += m.Sum("warmring_cluster_members_lost_total")
+	}
+	t.Logf("each sent %.1f KB/s; %v times a member was taken for lost", sent/30/1000/time.Since(began).Seconds(), lost)
+	var ending sync.WaitGroup // at once: one after another takes a while
+	for i, w := range f.running() {
+		f.down(i)
+		ending.Go(w.Stop)
+	}
+	ending.Wait()
 }
