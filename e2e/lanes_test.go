@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -70,10 +74,11 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 	traffic.Model, traffic.AtOnce, traffic.Sessions, traffic.Every, traffic.History = e.Model, 2, 5, 2*time.Second, 1500
 	runs := map[string]*LaneRun{}
 	for _, v := range LaneVariants() {
-		if e.Kind == "custom" && v.Name == "hold only" {
-			continue // that is what it gets anyway
+		only := os.Getenv("WARMRING_E2E_LANES") // names of variants, for trying things out
+		if only == "" && e.Kind != "vllm" && v.Name == "hold only" {
+			continue // the bench compares them all
 		}
-		if only := os.Getenv("WARMRING_E2E_LANES"); only != "" && !strings.Contains(only, v.Name) {
+		if only != "" && !strings.Contains(only, v.Name) {
 			continue
 		}
 		traffic.Salt = fmt.Sprintf("%s %s %d", e.Kind, v.Name, time.Now().UnixNano())
@@ -167,12 +172,18 @@ type workWatch struct {
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 	before   Metrics
+	logged   int64 // size of the engine's log before
 }
 
 func watchWork(e *Engine, clients int) *workWatch {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &workWatch{e: e, limit: float64(clients), stop: stop}
 	w.before, _ = Scrape(ctx, e.URL+"/metrics")
+	if e.Kind == "sglang" {
+		if info, err := os.Stat(e.Log); err == nil {
+			w.logged = info.Size()
+		}
+	}
 	w.watching.Go(func() {
 		last := 0.0
 		for ctx.Err() == nil {
@@ -201,16 +212,70 @@ func (w *workWatch) verify(t *testing.T, preempted int) {
 	if w.most > w.limit {
 		t.Errorf("%v requests were in work at once: want at most %v", w.most, w.limit)
 	}
+	after, err := Scrape(t.Context(), w.e.URL+"/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
 	switch w.e.Kind {
 	case "vllm":
-		after, err := Scrape(t.Context(), w.e.URL+"/metrics")
+		if n := after.Sum("vllm:num_requests_running") + after.Sum("vllm:num_requests_waiting"); n > 0 {
+			t.Errorf("%v requests are still in work", n)
+		}
+	case "sglang":
+		text, err := os.ReadFile(w.e.Log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		aborted := after.Sum("vllm:request_success_total", `finished_reason="abort"`) - w.before.Sum("vllm:request_success_total", `finished_reason="abort"`)
-		if int(aborted) != preempted {
-			t.Logf("the engine aborted %v requests, the proxy took %d back", aborted, preempted)
+		runs := sglangPrefills(text[min(w.logged, int64(len(text))):], laneLongTokens)
+		aborted := 0
+		for i, r := range runs {
+			if r.aborted {
+				aborted++
+			}
+			if i > 0 && r.begin < runs[i-1].end {
+				t.Errorf("%s was sent %.3f s before %s had ended", r.id, runs[i-1].end-r.begin, runs[i-1].id)
+			}
 		}
-	case "sglang":
+		if aborted != preempted {
+			t.Errorf("the engine stopped %d requests, the proxy took %d back", aborted, preempted)
+		}
+		t.Logf("the engine's log has %d long prefills, of which %d were stopped", len(runs), aborted)
 	}
+}
+
+// laneLongTokens tells long prompts from short turns in an engine's log.
+const laneLongTokens = 8000
+
+// prefill is a long prompt's time in an engine up to its first token or its abort, in seconds.
+type prefill struct {
+	id         string
+	begin, end float64
+	aborted    bool
+}
+
+var sglangEnd = regexp.MustCompile(`'id': '(wr-[0-9a-f]+)', 'finish_reason': \{'type': '(\w+)'.*`)
+
+// sglangPrefills reads an SGLang's log of requests, in the order of their arrival. Only long prompts are ever aborted here.
+func sglangPrefills(log []byte, least int) (list []prefill) {
+	for _, line := range sglangEnd.FindAllSubmatch(log, -1) {
+		number := func(name string) float64 {
+			_, rest, _ := bytes.Cut(line[0], []byte("'"+name+"': "))
+			text, _, _ := bytes.Cut(rest, []byte(","))
+			n, _ := strconv.ParseFloat(strings.Trim(string(text), "}"), 64)
+			return n
+		}
+		p := prefill{id: string(line[1]), aborted: string(line[2]) == "abort"}
+		if p.aborted {
+			p.end = number("response_sent_to_client_ts")
+			p.begin = p.end - number("e2e_latency")
+		} else {
+			p.begin = number("request_received_ts")
+			p.end = p.begin + number("first_token_latency")
+		}
+		if p.aborted || number("prompt_tokens") >= float64(least) {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b prefill) int { return cmp.Compare(a.begin, b.begin) })
+	return list
 }

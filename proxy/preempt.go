@@ -26,7 +26,8 @@ type lanePart struct {
 	lanes     *engineLanes
 	flight    atomic.Int32
 	wake      chan wake
-	back      bool // the exchange ended because the request was taken back
+	over      chan struct{} // told when an exchange has ended
+	back      bool          // the exchange ended because the request was taken back
 	sentAt    time.Time
 	preempted int
 	done      int // fresh tokens computed before preemptions, estimated
@@ -153,7 +154,7 @@ func (r *request) preempt() {
 	if !r.lane.flight.CompareAndSwap(inEngine, taken) {
 		return // the answer won: the controller hears of its first token next
 	}
-	r.stop()
+	r.takeBack()
 }
 
 // commit claims the answer for the client. It returns false if a preemption has
@@ -168,7 +169,7 @@ func (r *request) commitWhole(body []byte) bool {
 	if r.commit() {
 		return true
 	}
-	if r.up.DetectedKind() == engines.SGLang && (r.route.Family == prompt.Messages || bytes.Contains(body, []byte(`"abort"`))) {
+	if r.up.DetectedKind() == engines.SGLang && (r.route.Family == prompt.Messages || r.route.Family == prompt.Responses || bytes.Contains(body, []byte(`"abort"`))) {
 		return false
 	}
 	r.lane.flight.Store(committed)

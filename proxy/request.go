@@ -174,6 +174,44 @@ func (r *request) stop() {
 	})
 }
 
+// takeBack is stop for a request that will be sent again: it waits until the
+// engine has ended the answer, so that no two copies live and the time that an
+// abort takes is known.
+func (r *request) takeBack() {
+	in := r.current.Load()
+	if in == nil || in.rid == "" {
+		r.x.Cancel()
+		return
+	}
+	select {
+	case <-r.lane.over: // of an earlier exchange
+	default:
+	}
+	r.aborts.begin()
+	r.s.abortThen(in.up, in.rid, func() {
+		late := time.NewTimer(abortPatience)
+		defer late.Stop()
+		select {
+		case <-r.lane.over:
+		case <-late.C:
+		}
+		r.x.Cancel()
+		r.aborts.end()
+	})
+}
+
+// abortPatience is how long an engine that was told to abort may take to end the
+// answer: more than a step of a large prefill.
+const abortPatience = 3 * time.Second
+
+// exchangeOver tells a preemption under way that the engine's answer has ended.
+func (r *request) exchangeOver() {
+	select {
+	case r.lane.over <- struct{}{}:
+	default:
+	}
+}
+
 // hasLeft tells whether the client was seen leaving.
 func (r *request) hasLeft() bool {
 	if r.conn == nil {
@@ -284,6 +322,7 @@ const refreshLimit = 2 * time.Second
 // exchange sends the request to the placed engine and holds the answer back up
 // to its commit point. It returns true if another engine may be tried.
 func (r *request) exchange() (again bool) {
+	defer r.exchangeOver()
 	s, sc, up := r.s, r.scratch, r.up
 	r.x.Reset()
 	r.prepare()

@@ -154,7 +154,7 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	s.metrics = newMetricSet(s)
 	s.recent = newRecentRequests()
 	s.requests.New = func() any {
-		return &request{s: s, gone: make(chan struct{}, 1), lane: lanePart{wake: make(chan wake, 1)}}
+		return &request{s: s, gone: make(chan struct{}, 1), lane: lanePart{wake: make(chan wake, 1), over: make(chan struct{}, 1)}}
 	}
 	s.scratches.New = func() any { return new(scratch) }
 	s.updatePlacer()
@@ -443,7 +443,7 @@ func (s *Server) recycle(r *request) {
 	case <-r.lane.wake:
 	default:
 	}
-	*r = request{s: s, gone: r.gone, sniff: r.sniff, lane: lanePart{wake: r.lane.wake}}
+	*r = request{s: s, gone: r.gone, sniff: r.sniff, lane: lanePart{wake: r.lane.wake, over: r.lane.over}}
 	s.requests.Put(r)
 }
 
