@@ -31,7 +31,7 @@ type network struct {
 func newNetwork(t *testing.T) *network {
 	end, stop := context.WithCancel(context.Background())
 	n := &network{sides: map[string]int{}, end: end}
-	t.Cleanup(func() { stop(); n.later.Wait() })
+	t.Cleanup(func() { n.set(stop); n.later.Wait() })
 	return n
 }
 
@@ -82,12 +82,17 @@ func (f *faulty) WriteToAddress(b []byte, a memberlist.Address) (time.Time, erro
 			continue
 		}
 		later := slices.Clone(b)
-		f.n.later.Go(func() {
-			select {
-			case <-time.After(delay):
-				_, _ = f.NodeAwareTransport.WriteToAddress(later, a)
-			case <-f.n.end.Done():
+		f.n.set(func() {
+			if f.n.end.Err() != nil { // a probe of a member that has ended
+				return
 			}
+			f.n.later.Go(func() {
+				select {
+				case <-time.After(delay):
+					_, _ = f.NodeAwareTransport.WriteToAddress(later, a)
+				case <-f.n.end.Done():
+				}
+			})
 		})
 	}
 	return time.Now(), nil

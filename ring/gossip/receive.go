@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/warmring/warmring/ring"
 )
@@ -121,7 +122,7 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 	if len(m.Hashes) > 0 {
 		c.counts.compared.Add(1)
 		select {
-		case c.replies <- reply{m.Sender, m.Hashes}:
+		case c.replies <- reply{m.Sender, slices.Clone(m.Hashes)}: // the next message is read into the same memory
 		default: // the next comparison finds the same
 		}
 	}
