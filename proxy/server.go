@@ -14,11 +14,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +26,6 @@ import (
 	"github.com/warmring/warmring/config"
 	"github.com/warmring/warmring/engines"
 	"github.com/warmring/warmring/proxy/lane"
-	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
 	"github.com/warmring/warmring/ring/gossip"
 	"github.com/warmring/warmring/ring/identity"
@@ -367,161 +363,3 @@ func (s *Server) newHTTP() *fasthttp.Server {
 type discardLogger struct{}
 
 func (discardLogger) Printf(string, ...any) {}
-
-// handle is the entry of every well-formed request.
-func (s *Server) handle(ctx *fasthttp.RequestCtx) {
-	r := s.acquire(ctx)
-	defer func() {
-		if p := recover(); p != nil {
-			s.panicked(r, p)
-		}
-		if r.detached || (r.ctx.Response.IsBodyStream() && r.scratch == nil) {
-			return // the relay ends it
-		}
-		s.recycle(r)
-	}()
-	r.serve()
-}
-
-// panicked answers a request whose handling failed by a mistake of ours.
-func (s *Server) panicked(r *request, p any) {
-	s.metrics.panics.Inc()
-	s.log.Error("panic while handling a request", "request", r.id, "panic", fmt.Sprint(p), "stack", stack())
-	defer func() {
-		if again := recover(); again != nil { // it must not take the process along
-			s.log.Error("panic while ending a request that panicked", "request", r.id, "panic", fmt.Sprint(again), "stack", stack())
-			r.ctx.Response.Reset()
-			r.ctx.SetStatusCode(fasthttp.StatusInternalServerError)
-			r.ctx.SetConnectionClose()
-		}
-	}()
-	r.x.Cancel()
-	r.x.Close()
-	if r.charge != nil {
-		r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
-	}
-	r.answerError(fasthttp.StatusInternalServerError, "internal_error", "warmring failed to handle this request; it is in the log as "+r.id)
-	r.finish(endPanic, fasthttp.StatusInternalServerError)
-}
-
-// acquire begins a request.
-func (s *Server) acquire(ctx *fasthttp.RequestCtx) *request {
-	r := s.requests.Get().(*request)
-	r.ctx = ctx
-	r.started = time.Now()
-	if r.conn, _ = ctx.Conn().(*clientConn); r.conn != nil {
-		r.conn.nextRequest()
-	}
-	r.scratch = s.scratches.Get().(*scratch)
-	h := &ctx.Request.Header
-	r.id = s.requestID(h)
-	path, _ := splitURI(h.RequestURI())
-	r.route = wire.RouteOf(h.Method(), path)
-	r.usage = wire.Usage{Prompt: -1, Cached: -1, Output: -1}
-	s.live.add(r)
-	return r
-}
-
-// recycle ends a request for good.
-func (s *Server) recycle(r *request) {
-	if r.conn != nil {
-		r.conn.disarm()
-	}
-	s.live.remove(r)
-	r.x.Reset()
-	if r.scratch != nil {
-		s.recycleScratch(r.scratch)
-	}
-	if r.aborts.busy() {
-		return // an abort under way will cancel its exchange once more
-	}
-	select {
-	case <-r.gone:
-	default:
-	}
-	select {
-	case <-r.lane.wake:
-	default:
-	}
-	*r = request{s: s, gone: r.gone, sniff: r.sniff, lane: lanePart{wake: r.lane.wake, over: r.lane.over}}
-	s.requests.Put(r)
-}
-
-func (s *Server) recycleScratch(sc *scratch) {
-	sc.turn = ring.Turn{}
-	sc.exclude = sc.exclude[:0]
-	clear(sc.pieces)
-	sc.pieces = sc.pieces[:0]
-	sc.splices = splices{}
-	sc.alias, sc.broken = false, false
-	k := &sc.kept
-	*k = keptAnswer{header: k.header[:0], body: k.body[:0]}
-	if cap(k.body) > 64<<10 {
-		k.body = nil
-	}
-	if cap(sc.held) > 64<<10 {
-		sc.held = nil
-	}
-	s.scratches.Put(sc)
-}
-
-// retryAfter is how many seconds a refused client should stay away: a little
-// more than a probe takes, spread so that they do not all come back at once.
-func (s *Server) retryAfter() int { return 1 + rand.IntN(3) }
-
-// knownModels lists a few names for an error message.
-func (s *Server) knownModels() string {
-	names := s.fleet.ModelNames()
-	if len(names) == 0 {
-		return "none yet"
-	}
-	if len(names) > 20 {
-		return strings.Join(names[:20], ", ") + fmt.Sprintf(" and %d more", len(names)-20)
-	}
-	return strings.Join(names, ", ")
-}
-
-// abortThen tells SGLang to stop a request by its name and then calls done, which
-// closes the connection that carries it.
-func (s *Server) abortThen(up *upstream, rid string, done func()) {
-	s.background.Add(1)
-	go func() {
-		defer s.background.Done()
-		var abort engines.Exchange
-		body := []byte(`{"rid":"` + rid + `"}`)
-		head := appendHead(nil, &up.Target, nil, &headOf{
-			method: []byte("POST"), uri: []byte("/abort_request"), raw: []byte("Content-Type: application/json\r\n"), bodyLength: len(body), apiKey: up.APIKey, extra: up.extraHead,
-		})
-		stop := time.AfterFunc(time.Second, abort.Cancel)
-		err := abort.Do(up.pool, head, [][]byte{body}, false, engines.Limits{})
-		if err == nil {
-			_, err = io.Copy(io.Discard, readerOf(&abort))
-		}
-		stop.Stop()
-		abort.Close()
-		if err != nil {
-			s.log.Warn("aborting a request failed: the engine finds out by the closed connection", "engine", up.Name, "error", err)
-		}
-		done()
-	}()
-}
-
-// readerOf gives Read buffers that are large enough.
-func readerOf(x *engines.Exchange) io.Reader { return readerFunc(x.Read) }
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-// idSource makes ids that do not repeat within a process and hardly between two.
-type idSource struct {
-	base uint64
-	n    *atomic.Uint64
-}
-
-func newIDSource() idSource { return idSource{base: rand.Uint64(), n: new(atomic.Uint64)} }
-
-// next walks a full-period sequence (Weyl) through all 64-bit values.
-func (i idSource) next() uint64 { return i.base + i.n.Add(1)*0x9e3779b97f4a7c15 }
-
-func (s *Server) nextRID() string { return "wr-" + string(appendHex16(nil, s.ids.next())) }
