@@ -1,5 +1,5 @@
-// Package e2e holds black-box tests over the built binary, and the harness that they stand on: real engines (vLLM and
-// llama.cpp on the CPU), real clients (openai-python, openai-node, the agent pi) and the proxy, each a process of its own
+// Package e2e holds black-box tests over the built binary, and the harness that they stand on: real engines (vLLM,
+// SGLang and llama.cpp on the CPU), real clients (openai-python, openai-node, the agent pi) and the proxy, each a process of its own
 // that is started on a free loopback port, watched, and ended with all its children.
 //
 // The harness (the files without _test) knows nothing of the proxy's insides: it speaks HTTP, reads Prometheus text and
@@ -11,5 +11,5 @@
 //
 // Limits: starting a real vLLM takes 35 to 75 s and 4 GB, so tests share engines and keep apart by what their prompts say;
 // the tiny model's weights are random, so its answers mean nothing and only end at max_tokens. Unix only where it matters:
-// elsewhere the harness compiles, but children of children may stay behind. Real vLLM needs Linux (taskset).
+// elsewhere the harness compiles, but children of children may stay behind. Real vLLM and SGLang need Linux (taskset).
 package e2e

