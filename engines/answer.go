@@ -239,17 +239,28 @@ func (b *bodyReader) read(c net.Conn, p []byte) (int, error) {
 		}
 		n, err := c.Read(p)
 		if n == 0 && err != nil {
-			if err == io.EOF && b.framing == framedClose {
-				b.ended = true
-				return 0, io.EOF
-			}
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return 0, err
+			return 0, b.closed(err)
 		}
 		raw = p[:n]
 	}
+	return b.unframe(raw)
+}
+
+// closed tells what the connection's end means to the body.
+func (b *bodyReader) closed(err error) error {
+	if err != io.EOF {
+		return err
+	}
+	if b.framing == framedClose {
+		b.ended = true
+		return io.EOF
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// unframe takes the framing off raw, in place, and returns how many bytes of the
+// body remain.
+func (b *bodyReader) unframe(raw []byte) (int, error) {
 	switch b.framing {
 	case framedLength:
 		n := len(raw)

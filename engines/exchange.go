@@ -187,9 +187,9 @@ func send(c net.Conn, head []byte, pieces [][]byte) error {
 		return err
 	}
 	if s, ok := c.(interface {
-		writeAll(head []byte, pieces [][]byte) error
+		WriteAll(head []byte, pieces [][]byte) error
 	}); ok {
-		return s.writeAll(head, pieces)
+		return s.WriteAll(head, pieces)
 	}
 	bufs := append(net.Buffers{head}, pieces...)
 	_, err := bufs.WriteTo(c)
@@ -215,20 +215,67 @@ func (x *Exchange) Read(p []byte) (int, error) {
 		if err == nil || err == io.EOF {
 			return n, err
 		}
-		x.mu.Lock()
-		canceled := x.canceled
-		x.mu.Unlock()
-		switch {
-		case canceled:
-			err = ErrCanceled
-		case isTimeout(err):
-			err = fmt.Errorf("reading from %s: limit of %v between bytes: %w", x.pool.target.Address, x.limits.BetweenBytes, ErrTimeout)
-		case errors.Is(err, ErrMalformed):
-			err = fmt.Errorf("reading from %s: %w", x.pool.target.Address, err)
-		default:
-			err = fmt.Errorf("reading from %s: %w: %w", x.pool.target.Address, ErrTruncated, err)
+		return n, x.ended(err)
+	}
+}
+
+// ReadPooled is Read into a buffer of the pool's (of *[]byte, each of 64 bytes or more), which the
+// caller puts back unless it is nil. While nothing comes it holds none: a
+// stream that lies idle costs no buffer.
+func (x *Exchange) ReadPooled(pool *sync.Pool) (*[]byte, int, error) {
+	c := x.conn
+	if c == nil {
+		return nil, 0, ErrCanceled
+	}
+	direct, ok := c.Conn.(pooledReader)
+	if !ok || len(x.body.pending) > 0 {
+		buf := pool.Get().(*[]byte)
+		n, err := x.Read(*buf)
+		return buf, n, err
+	}
+	for !x.body.ended {
+		if x.limits.BetweenBytes > 0 {
+			_ = c.SetReadDeadline(time.Now().Add(x.limits.BetweenBytes))
 		}
-		return n, err
+		if x.body.headDone {
+			x.body.release()
+		}
+		buf, n, err := direct.ReadPooled(pool)
+		if err == nil {
+			n, err = x.body.unframe((*buf)[:n])
+		} else if err = x.body.closed(err); err == io.EOF {
+			return nil, 0, err
+		}
+		if err != nil {
+			return buf, n, x.ended(err)
+		}
+		if n > 0 {
+			return buf, n, nil
+		}
+		pool.Put(buf)
+	}
+	return nil, 0, io.EOF
+}
+
+// pooledReader is what Direct makes of a connection where it can.
+type pooledReader interface {
+	ReadPooled(*sync.Pool) (*[]byte, int, error)
+}
+
+// ended says why the answer could not be read on.
+func (x *Exchange) ended(err error) error {
+	x.mu.Lock()
+	canceled := x.canceled
+	x.mu.Unlock()
+	switch {
+	case canceled:
+		return ErrCanceled
+	case isTimeout(err):
+		return fmt.Errorf("reading from %s: limit of %v between bytes: %w", x.pool.target.Address, x.limits.BetweenBytes, ErrTimeout)
+	case errors.Is(err, ErrMalformed):
+		return fmt.Errorf("reading from %s: %w", x.pool.target.Address, err)
+	default:
+		return fmt.Errorf("reading from %s: %w: %w", x.pool.target.Address, ErrTruncated, err)
 	}
 }
 

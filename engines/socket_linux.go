@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 )
@@ -46,6 +47,8 @@ func Direct(c net.Conn) net.Conn {
 // socketRead is a read under way.
 type socketRead struct {
 	p     []byte
+	pool  *sync.Pool // of *[]byte: where p comes from once there is something to read
+	from  *[]byte
 	n     int
 	errno syscall.Errno
 	step  func(fd uintptr) bool
@@ -53,12 +56,20 @@ type socketRead struct {
 
 // try reads once. It returns false when nothing has come yet.
 func (r *socketRead) try(fd uintptr) bool {
+	if r.pool != nil {
+		r.from = r.pool.Get().(*[]byte)
+		r.p = *r.from
+	}
 	for {
 		n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&r.p[0])), uintptr(len(r.p)))
 		switch errno {
 		case syscall.EINTR:
 			continue
 		case syscall.EAGAIN:
+			if r.pool != nil {
+				r.pool.Put(r.from)
+				r.p, r.from = nil, nil
+			}
 			return false
 		}
 		r.n, r.errno = int(n), errno
@@ -71,6 +82,24 @@ func (s *socket) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	s.in.p = p
+	return s.read()
+}
+
+// ReadPooled waits for bytes and reads them into a buffer of the pool's (of *[]byte), which the
+// caller puts back. A connection that waits holds none.
+func (s *socket) ReadPooled(pool *sync.Pool) (*[]byte, int, error) {
+	s.in.pool = pool
+	n, err := s.read()
+	buf := s.in.from
+	s.in.pool, s.in.from = nil, nil
+	if err != nil && buf != nil {
+		pool.Put(buf)
+		buf = nil
+	}
+	return buf, n, err
+}
+
+func (s *socket) read() (int, error) {
 	err := s.raw.Read(s.in.step)
 	n, errno := s.in.n, s.in.errno
 	s.in.p = nil
@@ -153,9 +182,9 @@ func (s *socket) Write(p []byte) (int, error) {
 	return s.flush(1)
 }
 
-// writeAll writes head and pieces one after the other, in as few system calls as
+// WriteAll writes head and pieces one after the other, in as few system calls as
 // the connection allows.
-func (s *socket) writeAll(head []byte, pieces [][]byte) error {
+func (s *socket) WriteAll(head []byte, pieces [][]byte) error {
 	s.out.list[0] = head
 	k := 1
 	for _, p := range pieces {
@@ -172,6 +201,8 @@ func (s *socket) writeAll(head []byte, pieces [][]byte) error {
 	return err
 }
 
+// WriteAll writes head and pieces one after the other, in as few system calls as
+// the connection allows.
 // flush writes the first k buffers of the list.
 func (s *socket) flush(k int) (int, error) {
 	w := &s.out

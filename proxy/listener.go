@@ -53,6 +53,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		tuneAccepted(c)
 		cc := &clientConn{Conn: engines.Direct(c), hangups: l.hangups, leave: l.leave}
+		cc.direct, _ = cc.Conn.(directConn)
 		l.hangups.watch(cc)
 		return cc, nil
 	}
@@ -65,7 +66,10 @@ type clientConn struct {
 	hangups *hangups
 	token   uint64
 	first   firstLine
-	leave   func() // gives its place back; called once
+	direct  directConn // nil: a connection of another kind than TCP
+	ahead   *[]byte    // the beginning of a request, from aheads; nil when it has been handed out
+	rest    []byte     // what is left of it
+	leave   func()     // gives its place back; called once
 	closed  sync.Once
 
 	mu     sync.Mutex
@@ -100,9 +104,35 @@ func (l *firstLine) split() (method, uri []byte) {
 	return method, uri
 }
 
-// Read notes how a request begins.
-func (c *clientConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+// directConn is what engines.Direct makes of a TCP connection.
+type directConn interface {
+	ReadPooled(*sync.Pool) (*[]byte, int, error)
+	WriteAll(head []byte, pieces [][]byte) error
+}
+
+// aheads are buffers for the beginnings of requests.
+var aheads = sync.Pool{New: func() any { b := make([]byte, 4096); return &b }}
+
+// Read notes how a request begins. Between two requests the server waits for a
+// single byte, to have no buffers meanwhile; what comes with it is read along.
+func (c *clientConn) Read(p []byte) (n int, err error) {
+	switch {
+	case c.ahead != nil:
+	case len(p) == 1 && c.direct != nil:
+		if c.ahead, n, err = c.direct.ReadPooled(&aheads); err != nil {
+			return 0, err
+		}
+		c.rest = (*c.ahead)[:n]
+	default:
+		n, err = c.Conn.Read(p)
+	}
+	if c.ahead != nil {
+		n = copy(p, c.rest)
+		if c.rest = c.rest[n:]; len(c.rest) == 0 {
+			aheads.Put(c.ahead)
+			c.ahead, c.rest = nil, nil
+		}
+	}
 	if !c.first.over && n > 0 {
 		c.first.note(p[:n])
 	}

@@ -28,6 +28,8 @@ type relay struct {
 	last     []byte            // the error event, not yet released
 	told     bool
 	deadline time.Time // of the client's next write
+	size     [20]byte  // the head of a chunk, and its
+	pieces   [2][]byte // rest: see emit
 }
 
 // errBrokenEnd makes the server cut the connection instead of ending the body:

@@ -353,6 +353,7 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		IdleTimeout:                  s.cfg.Server.IdleTimeout.Std(),
 		Concurrency:                  2 * s.cfg.Server.MaxConnections, // the listener counts; a worker ends a little after its connection
 		CloseOnShutdown:              true,
+		ReduceMemoryUsage:            true, // a stream keeps neither its request nor its reading buffer; see clientConn.Read
 		SecureErrorLogMessage:        true,
 		Logger:                       discardLogger{},
 	}
