@@ -65,6 +65,7 @@ func (t told) at() int64      { return (int64(t&0xffffff) - 1) * 4e9 }
 // sharing is the part of a Placer that shares.
 type sharing struct {
 	wake   func()
+	woken  bool // wake was called and nobody has collected since
 	untold []Binding
 	loud   []uint16 // slots whose charges should be told at once
 	shed   uint64   // news dropped because nobody collected it in time
@@ -102,7 +103,7 @@ func (p *Placer) Collect(bindings []Binding, loads []Load) ([]Binding, []Load) {
 			loads = append(loads, e.load())
 		}
 	}
-	s.untold, s.loud = s.untold[:0], s.loud[:0]
+	s.untold, s.loud, s.woken = s.untold[:0], s.loud[:0], false
 	return bindings, loads
 }
 
@@ -134,16 +135,22 @@ func (e *engine) load() Load {
 
 // tell notes what others should hear of a turn that was just charged.
 func (p *Placer) tell(l *look, d *Decision, ch *Charge, r resolved) {
-	empty := len(p.share.untold)+len(p.share.loud) == 0
 	if ch.fresh >= loudTokens && !ch.e.loud && len(p.share.loud) < maxUntold {
 		ch.e.loud = true
 		p.share.loud = append(p.share.loud, ch.e.slot)
+		p.share.rouse()
 	}
 	if ch.session != none {
 		p.tellSession(l, d, ch, r)
 	}
-	if empty && len(p.share.untold)+len(p.share.loud) > 0 && p.share.wake != nil {
-		p.share.wake()
+}
+
+// rouse wakes the collector, once until it has collected. Whatever adds news calls it: news that waits for other news to be
+// noticed would silence this proxy for good.
+func (s *sharing) rouse() {
+	if !s.woken && s.wake != nil {
+		s.woken = true
+		s.wake()
 	}
 }
 
@@ -189,6 +196,7 @@ func (p *Placer) tellBinding(b Binding) {
 		return
 	}
 	p.share.untold = append(p.share.untold, b)
+	p.share.rouse()
 }
 
 // SizeClass is a number of tokens in quarters of a doubling, at most 127; 0 = none.

@@ -457,3 +457,44 @@ func BenchmarkTurnOfKnownSessionShared(b *testing.B) {
 		})
 	}
 }
+
+// News that comes with a compaction wakes the collector like any other, and so does whatever comes after it was collected:
+// a proxy whose collector sleeps on would be silent for good.
+func TestEveryKindOfNewsWakesTheCollector(t *testing.T) {
+	w := newWorld(t, Options{}, fleet(3, 0))
+	woken := 0
+	w.Share(1, func() { woken++ })
+	collect := func(after string) {
+		t.Helper()
+		if w.Untold() == 0 {
+			return
+		}
+		if woken != 1 {
+			t.Fatalf("%s: woken %d times, want once", after, woken)
+		}
+		w.Collect(nil, nil)
+		woken = 0
+	}
+	history := begin(1, 30_000, 5, 3000)
+	for i := range uint64(3) {
+		w.turn(7, history.say(i, 30_000))
+		collect("a turn")
+	}
+	compacted := begin(1, 30_000, 6, 20_000)
+	w.turn(7, compacted)
+	collect("the first turn of a new history")
+	for i := range uint64(3) {
+		w.turn(7, compacted.say(i, 2000))
+		collect("a turn of the new history")
+	}
+	if n := w.Gauges().Totals.Adopted; n != 1 {
+		t.Fatalf("%d compactions, want 1", n)
+	}
+	for i := range uint64(20) {
+		w.turn(100+i, begin(5, 50_000, 100+i, 9000))
+		if w.Untold() == 0 {
+			t.Fatalf("session %d is not told", i)
+		}
+		collect("a new session after the compaction")
+	}
+}
