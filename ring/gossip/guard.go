@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,10 @@ type traffic struct {
 
 const (
 	packetOverhead = 28 // IP and UDP
-	maxStreams     = 64 // open at once
+	maxStreams     = 16 // open at once
+	// maxStream bounds what one stream may bring before memberlist has checked a word of it: a full state is 1.5 MB and
+	// some 300 bytes for each member. Without it, whoever reaches the port could make it hold 20 MB a stream.
+	maxStream = 4 << 20
 )
 
 func newGuard(inner memberlist.NodeAwareTransport, label string, counts *traffic) *guard {
@@ -137,12 +141,18 @@ type countedConn struct {
 	net.Conn
 	counts *traffic
 	open   *atomic.Int32 // nil for connections that we opened
+	came   atomic.Int64
 	closed atomic.Bool
 }
 
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.counts.streamIn.Add(uint64(n))
+	if c.came.Add(int64(n)) > maxStream && c.open != nil {
+		c.counts.strangers.Add(1)
+		_ = c.Close()
+		return 0, fmt.Errorf("stream brings more than %d bytes", maxStream)
+	}
 	return n, err
 }
 

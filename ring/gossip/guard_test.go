@@ -1,0 +1,43 @@
+package gossip
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A stream that brings more than any state can be is cut before it is all held in
+// memory, and its sender counts as a stranger.
+func TestAStreamWithoutEndIsCut(t *testing.T) {
+	near, far := net.Pipe()
+	var counts traffic
+	var open atomic.Int32
+	open.Store(1)
+	c := &countedConn{Conn: near, counts: &counts, open: &open}
+	sent := make(chan error, 1)
+	go func() {
+		_ = far.SetDeadline(time.Now().Add(10 * time.Second))
+		_, err := io.CopyN(far, zeros{}, 20<<20)
+		sent <- err
+	}()
+	got, err := io.Copy(io.Discard, c)
+	if err == nil || got > maxStream {
+		t.Errorf("%d bytes were taken, error %v", got, err)
+	}
+	if err := <-sent; err == nil {
+		t.Error("the sender could send everything")
+	}
+	if counts.strangers.Load() != 1 || open.Load() != 0 {
+		t.Errorf("%d strangers, %d streams open", counts.strangers.Load(), open.Load())
+	}
+	_ = far.Close()
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
