@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/warmring/warmring/e2e/ports"
 )
 
 // Process is one running program with its whole process group and all it printed, kept in a file.
@@ -134,11 +135,7 @@ func (p *Process) await(ctx context.Context, limit time.Duration, ready func(con
 
 // FreePort is a loopback port that nobody listens on now.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("look for a free port: %w", err)
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return ports.Free()
 }
 
 // Home is the folder below which the script install keeps the real engines and clients.

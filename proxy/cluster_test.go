@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -14,27 +13,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warmring/warmring/e2e/ports"
 	"github.com/warmring/warmring/engines/sim"
 )
 
 // freePort finds a port that is free for TCP and UDP.
 func freePort(t testing.TB) int {
 	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		u, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
-		_ = l.Close()
-		if err == nil {
-			_ = u.Close()
-			return port
-		}
+	port, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return 0
+	return port
 }
 
 // clusterSection is the [cluster] of a proxy on a port that joins others.

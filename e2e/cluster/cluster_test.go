@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warmring/warmring/e2e"
+	"github.com/warmring/warmring/e2e/ports"
 	"github.com/warmring/warmring/engines/sim"
 )
 
@@ -88,18 +88,11 @@ func newFleet(t *testing.T, proxies, engines int) *fleet {
 // freePort is free for UDP, too.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 20 {
-		port, err := e2e.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if u, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			_ = u.Close()
-			return port
-		}
+	port, err := ports.Free()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return 0
+	return port
 }
 
 func (f *fleet) start(i int) {

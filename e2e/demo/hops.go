@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/warmring/warmring/e2e/ports"
 	"github.com/warmring/warmring/e2e/workload"
 )
 
@@ -113,7 +113,7 @@ func (c *hopCluster) start(ctx context.Context, i int) error {
 	}
 	var s *stage
 	for try := 0; ; try++ { // the port may be taken before the proxy takes it
-		port, err := freePort()
+		port, err := ports.Free()
 		if err != nil {
 			return err
 		}
@@ -129,23 +129,6 @@ func (c *hopCluster) start(ctx context.Context, i int) error {
 	c.stages[i] = s
 	c.mu.Unlock()
 	return nil
-}
-
-// freePort is one that is free for TCP and UDP.
-func freePort() (int, error) {
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, fmt.Errorf("find a port for the cluster: %w", err)
-		}
-		port := l.Addr().(*net.TCPAddr).Port
-		u, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
-		_ = l.Close()
-		if err == nil {
-			return port, u.Close()
-		}
-	}
-	return 0, errors.New("find a port for the cluster: none is free for both TCP and UDP")
 }
 
 func (c *hopCluster) running() (list []*stage) {

@@ -1,10 +1,13 @@
 package gossip
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warmring/warmring/e2e/ports"
 )
 
 func TestMembersMeetOverIPv6(t *testing.T) {
@@ -40,12 +43,11 @@ func TestAllAddressesAreBoundAndOneIsTold(t *testing.T) {
 
 func TestAMemberThatFindsOnlyItselfIsAlone(t *testing.T) {
 	t.Parallel()
-	l, err := net.ListenPacket("udp", "127.0.0.1:0")
+	port, err := ports.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.LocalAddr().String()
-	_ = l.Close()
+	address := fmt.Sprintf("127.0.0.1:%d", port)
 	for what, change := range map[string]func(*Options){
 		"by its own address":     func(o *Options) { o.Join = []string{address} },
 		"by another of its own":  func(o *Options) { o.Advertise, o.Join = "127.0.0.2", []string{address} },
