@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"time"
 
@@ -96,7 +97,12 @@ func (s *Server) abortThen(up *upstream, rid string, done func()) {
 		stop := time.AfterFunc(time.Second, abort.Cancel)
 		err := abort.Do(up.pool, head, [][]byte{body}, false, engines.Limits{})
 		if err == nil {
-			_, err = io.Copy(io.Discard, readerOf(&abort))
+			if status := abort.Answer.Status; status >= 400 {
+				err = fmt.Errorf("POST /abort_request is answered with %d: long prompts are only held back from now on", status)
+				up.noAbort.Store(true)
+			} else {
+				_, err = io.Copy(io.Discard, readerOf(&abort))
+			}
 		}
 		stop.Stop()
 		abort.Close()

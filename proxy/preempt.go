@@ -89,6 +89,7 @@ func (r *request) enterLane() laneOutcome {
 	p := &r.lane
 	p.flight.Store(inEngine)
 	p.sentAt = time.Now()
+	p.done = 0 // another engine has computed nothing of it
 	if !r.route.Generation || r.s.cfg.Lanes.Off {
 		return laneGo
 	}
@@ -141,7 +142,7 @@ func (r *request) releaseUnsent() {
 // laneFacts is what is known of the placed engine's speed and ways to stop.
 func (r *request) laneFacts() lane.Facts {
 	up := r.up
-	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(), KeepsStep: up.DetectedKind() == engines.VLLM || up.llamaCPP(), UnseenAborts: up.llamaCPP(), FreezesDecodes: up.DetectedKind() == engines.SGLang}
+	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(time.Now()), KeepsStep: up.DetectedKind() == engines.VLLM || up.llamaCPP(), UnseenAborts: up.llamaCPP(), FreezesDecodes: up.DetectedKind() == engines.SGLang}
 	if up.DetectedKind() == engines.SGLang && r.scratch.prompt.Open == 0 {
 		f.CanPreempt = false // no place for the id by which it could be stopped at once
 	}
@@ -236,8 +237,10 @@ func (up *upstream) canPreempt() bool {
 		return false
 	}
 	switch up.DetectedKind() {
-	case engines.VLLM, engines.SGLang:
+	case engines.VLLM:
 		return true
+	case engines.SGLang:
+		return !up.noAbort.Load()
 	}
 	// llama.cpp looks for closed connections once a second and stops only between batches, which take seconds on a slow
 	// machine. Nothing tells when it has; a request that is sent again too soon would live twice. So it is held back only.
@@ -248,28 +251,50 @@ func (up *upstream) canPreempt() bool {
 func (up *upstream) llamaCPP() bool { return strings.HasPrefix(up.Facts().Version, "llama.cpp") }
 
 // keptShare learns which share of the computed prefix an engine still has when a
-// preempted request comes back.
+// preempted request comes back. A low share ends preemption, and without
+// preemption there are no samples: so few of them say nothing, and old ones are
+// forgotten, so that a bad moment is not the last word.
 type keptShare struct {
 	mu      sync.Mutex
 	mean    float64
 	samples int
+	last    time.Time
 }
 
+const (
+	fewKept = 3
+	oldKept = 10 * time.Minute
+)
+
 // learn takes one answer of a preempted request.
-func (k *keptShare) learn(found, computed int) {
+func (k *keptShare) learn(found, computed int, now time.Time) {
 	if computed < 1024 {
 		return // block sizes and estimates would outweigh it
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.samples++
+	k.last = now
 	share := min(max(float64(found)/float64(computed), 0.01), 1)
 	k.mean += (share - k.mean) * max(1/float64(k.samples), 0.2)
 }
 
 // share is the mean, 0 while unknown.
-func (k *keptShare) share() float64 {
+func (k *keptShare) share(now time.Time) float64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.samples > 0 && now.Sub(k.last) > oldKept {
+		k.samples, k.mean = 0, 0
+	}
+	if k.samples < fewKept {
+		return 0
+	}
 	return k.mean
+}
+
+// forget drops what was learned: the engine is another process now.
+func (k *keptShare) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.samples, k.mean = 0, 0
 }

@@ -93,6 +93,7 @@ type upstream struct {
 	askedOthers atomic.Int64 // when other proxies were last asked to let a short turn by
 	preempt     string       // the operator's word: auto, yes or no
 	kept        keptShare
+	noAbort     atomic.Bool // an SGLang that refuses /abort_request: it is only held back
 }
 
 // New makes a proxy for cfg. Nothing is opened before Serve.
@@ -180,6 +181,8 @@ func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 		s.placer.Forget(s.now(), e.Name)
 		if up := s.upstreams[e.Name]; up != nil {
 			up.lanes.forget()
+			up.kept.forget()
+			up.noAbort.Store(false)
 		}
 	}
 	s.updatePlacer()
