@@ -58,6 +58,7 @@ type request struct {
 	usage     wire.Usage
 	status    int
 	end       endReason
+	refusal   string // code of the proxy's own error
 	sent      int64
 	asked     bool // stream usage that the client did not ask for
 	stream    bool

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
 	"github.com/warmring/warmring/ring/identity"
@@ -37,7 +38,7 @@ func (r *request) answerError(status int, code, message string) {
 	if closing {
 		resp.SetConnectionClose()
 	}
-	r.status = status
+	r.status, r.refusal = status, code
 	resp.SetStatusCode(status)
 	resp.Header.SetContentType("application/json")
 	body := wire.ErrorBody(r.route.Family, status, code, message)
@@ -223,6 +224,12 @@ func (r *request) finish(end endReason, status int) {
 			attrs = append(attrs, slog.Int("cached", r.usage.Cached))
 		}
 		attrs = append(attrs, slog.Int("output", r.usage.Output))
+	}
+	if r.refusal != "" {
+		attrs = append(attrs, slog.String("error", r.refusal))
+	}
+	if l := &r.lane.status; l.State != "" && l.Class == lane.Long {
+		attrs = append(attrs, slog.String("lane", l.Class.String()), slog.Float64("held_ms", l.HeldSeconds*1000), slog.Float64("extra_ms", l.ExtraSeconds*1000))
 	}
 	if r.lane.preempted > 0 {
 		attrs = append(attrs, slog.Int("preempted", r.lane.preempted))
