@@ -33,7 +33,7 @@ type laneGoals struct {
 func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 	e := twoVLLMs(t)[0]
 	compareLanes(t, e, LaneTraffic{Longs: 3, Tokens: 24000}, laneGoals{
-		idle: 9 * time.Second, p50: 200 * time.Millisecond, most: 500 * time.Millisecond, mostAt: 0.95, ratio: 1.0 / 4, slower: 2,
+		idle: 9 * time.Second, p50: 200 * time.Millisecond, most: 500 * time.Millisecond, mostAt: 0.95, ratio: 1.0 / 12, slower: 1.35,
 	})
 }
 
@@ -42,7 +42,7 @@ func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 func TestShortTurnsDoNotWaitForLongPrefillsOfSGLang(t *testing.T) {
 	e := sglang(t)
 	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 16000}, laneGoals{
-		idle: 9500 * time.Millisecond, p50: 1500 * time.Millisecond, most: 3 * time.Second, mostAt: 0.9, ratio: 0.8, slower: 3,
+		idle: 9500 * time.Millisecond, p50: 1500 * time.Millisecond, most: 3 * time.Second, mostAt: 0.9, ratio: 0.45, slower: 2.2,
 	})
 }
 
@@ -51,7 +51,7 @@ func TestShortTurnsDoNotWaitForLongPrefillsOfSGLang(t *testing.T) {
 func TestShortTurnsDoNotWaitForLongPrefillsOfLlamaCPP(t *testing.T) {
 	e := llamas(t, 1, 8)[0]
 	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 12000}, laneGoals{
-		idle: 9 * time.Second, p50: 6 * time.Second, most: 12 * time.Second, mostAt: 0.9, ratio: 0.9, slower: 1.6,
+		idle: 9 * time.Second, p50: 6 * time.Second, most: 12 * time.Second, mostAt: 0.9, ratio: 0.7, slower: 1.3,
 	})
 }
 
@@ -131,7 +131,7 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 		if on.Preempted > 0 {
 			t.Errorf("long prompts were taken back %d times from an engine that cannot stop at once", on.Preempted)
 		}
-	} else if on.Preempted == 0 && e.Kind == "vllm" {
+	} else if on.Preempted == 0 {
 		t.Error("no long prompt was ever taken back")
 	}
 }
