@@ -4,14 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"errors"
-	"fmt"
-	"log"
 	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/memberlist"
 
@@ -144,76 +140,6 @@ func bootSuffix() string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
 }
 
-// open makes the sockets and the member list.
-func (c *Cluster) open() error {
-	host, port, err := bindAddress(c.opt.Bind)
-	if err != nil {
-		return err
-	}
-	logger := log.New(c.library, "", 0)
-	transport, bound, err := openTransport(host, port, logger)
-	if err != nil {
-		return err
-	}
-	port = transport.GetAutoBindPort()
-	address, advertised, err := advertiseAddress(c.opt.Advertise, c.opt.Interface, bound, port)
-	if err != nil {
-		_ = transport.Shutdown()
-		return err
-	}
-	var network memberlist.NodeAwareTransport = transport
-	if c.opt.Transport != nil {
-		network = c.opt.Transport(network)
-	}
-	cfg := memberlist.DefaultLANConfig()
-	cfg.Name = c.name
-	cfg.Label = c.opt.Cluster
-	cfg.Transport = newGuard(network, cfg.Label, &c.traffic)
-	cfg.BindAddr, cfg.BindPort = bound, port
-	cfg.AdvertiseAddr, cfg.AdvertisePort = address.String(), advertised
-	cfg.Logger = logger
-	cfg.Delegate, cfg.Events = (*delegate)(c), (*events)(c)
-	cfg.Ping = (*pings)(c)
-	cfg.TCPTimeout = 2 * time.Second // as long as a stream to a dead member blocks
-	cfg.GossipInterval, cfg.GossipNodes = 50*time.Millisecond, 4
-	cfg.ProbeInterval, cfg.ProbeTimeout, cfg.SuspicionMult = c.opt.Probe, c.opt.Probe*2/5, 3
-	cfg.PushPullInterval = c.opt.Sync
-	cfg.EnableCompression = false // what we send is dense
-	if len(c.opt.Keys) > 0 {
-		if c.keyring, err = memberlist.NewKeyring(c.opt.Keys, c.opt.Keys[0]); err != nil {
-			_ = cfg.Transport.Shutdown()
-			return fmt.Errorf("cluster keys: %w", err)
-		}
-		cfg.Keyring = c.keyring
-	}
-	if c.list, err = memberlist.Create(cfg); err != nil {
-		_ = cfg.Transport.Shutdown()
-		return fmt.Errorf("open cluster on %q: %w", c.opt.Bind, err)
-	}
-	return nil
-}
-
-// openTransport opens UDP and TCP on the same port. Where all addresses are asked for and the host has no IPv6, those of IPv4.
-func openTransport(host string, port int, logger *log.Logger) (*memberlist.NetTransport, string, error) {
-	var last error
-	for range 10 { // a free TCP port may be taken for UDP
-		t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{host}, BindPort: port, Logger: logger})
-		if err == nil {
-			return t, host, nil
-		}
-		last = err
-		if host == "::" {
-			if t, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{"0.0.0.0"}, BindPort: port, Logger: logger}); err == nil {
-				return t, "0.0.0.0", nil
-			}
-		}
-		if port != 0 {
-			break
-		}
-	}
-	return nil, "", fmt.Errorf("open cluster port %d on %q: %w", port, host, last)
-}
-
 // Name is this member's name.
 func (c *Cluster) Name() string { return c.name }
 
@@ -235,68 +161,6 @@ func (c *Cluster) becomeReady(alone bool) {
 		close(c.ready)
 		c.opt.Log.Info("cluster ready", "member", c.name, "address", c.Address(), "members", c.members.count()+1, "entries", c.book.Len(), "alone", alone)
 	}
-}
-
-// SetKeys changes the keys while running. To rotate without a gap: add the new one behind the old one everywhere, then put it
-// first everywhere, then drop the old one everywhere. A cluster that began without keys cannot get any.
-func (c *Cluster) SetKeys(keys [][]byte) error {
-	if c.keyring == nil || len(keys) == 0 {
-		return errors.New("cluster keys: encryption cannot be turned on or off while running")
-	}
-	for _, key := range keys {
-		if err := c.keyring.AddKey(key); err != nil {
-			return fmt.Errorf("cluster keys: %w", err)
-		}
-	}
-	if err := c.keyring.UseKey(keys[0]); err != nil {
-		return fmt.Errorf("cluster keys: %w", err)
-	}
-	for _, old := range c.keyring.GetKeys() {
-		keep := false
-		for _, key := range keys {
-			keep = keep || string(key) == string(old)
-		}
-		if !keep {
-			if err := c.keyring.RemoveKey(old); err != nil {
-				return fmt.Errorf("cluster keys: %w", err)
-			}
-		}
-	}
-	return nil
-}
-
-// Close tells the others that this member leaves, with its last news, and ends everything that was started. It takes up to
-// about a second.
-func (c *Cluster) Close() error {
-	if c.closed.Swap(true) {
-		return nil
-	}
-	c.sendNews()
-	c.sendLoads(c.now(), true) // nothing is charged any more
-	c.sayGoodbye()
-	err := c.list.Leave(500 * time.Millisecond)
-	if c.members.count() > 0 {
-		time.Sleep(100 * time.Millisecond) // the word goes round by gossip: two rounds of it
-	}
-	c.stop()
-	if e := c.list.Shutdown(); err == nil {
-		err = e
-	}
-	c.work.Wait()
-	if err != nil {
-		return fmt.Errorf("leave cluster: %w", err)
-	}
-	return nil
-}
-
-// Abandon ends everything at once without a word to the others, as a crash would.
-func (c *Cluster) Abandon() {
-	if c.closed.Swap(true) {
-		return
-	}
-	c.stop()
-	_ = c.list.Shutdown()
-	c.work.Wait()
 }
 
 func (c *Cluster) now() int64 { return c.opt.Now() }

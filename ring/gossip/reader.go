@@ -1,6 +1,117 @@
 package gossip
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// Read reads a message into m. It never panics, and what it takes is bounded by what it is given.
+func (m *Message) Read(b []byte) error {
+	m.reset()
+	if len(b) == 0 || len(b) > maxMessage {
+		return fmt.Errorf("%w: %d bytes", ErrGarbage, len(b))
+	}
+	if b[0] != version {
+		return fmt.Errorf("%w: %d", ErrVersion, b[0])
+	}
+	for b = b[1:]; len(b) > 0; {
+		s := section(b[0])
+		n, size := binary.Uvarint(b[1:])
+		if size <= 0 || n > uint64(len(b)-1-size) {
+			return fmt.Errorf("%w: section %d is cut", ErrGarbage, s)
+		}
+		content := b[1+size : 1+size+int(n)]
+		b = b[1+size+int(n):]
+		if !m.readSection(s, content) {
+			return fmt.Errorf("%w: section %d", ErrGarbage, s)
+		}
+	}
+	return nil
+}
+
+func (m *Message) readSection(s section, b []byte) (ok bool) {
+	switch s {
+	case sectionSender:
+		r := reader{b: b}
+		m.Sender, m.Sequence = r.uint32(), r.uvarint()
+		m.Interval = time.Duration(min(r.uvarint(), 3_600_000)) * time.Millisecond
+		return !r.failed
+	case sectionEntries:
+		m.Entries, ok = readEntries(m.Entries, b)
+	case sectionDirect:
+		m.Direct, ok = readEntries(m.Direct, b)
+	case sectionReply:
+		m.Reply, ok = readEntries(m.Reply, b)
+	case sectionLoads:
+		m.HasLoads = true
+		m.Loads, ok = readLoads(m.Loads, b)
+	case sectionLoud:
+		m.Loud, ok = readLoads(m.Loud, b)
+	case sectionAsk:
+		r := reader{b: b}
+		m.Ask = Ask{ID: r.uint64(), Engine: r.uint32(), Request: r.uint64()}
+		return !r.failed
+	case sectionAnswer:
+		r := reader{b: b}
+		m.AnswerID, m.Answer = r.uint64(), Answer(r.byte())
+		return !r.failed
+	case sectionHashes:
+		for ; len(b) >= 4; b = b[4:] {
+			m.Hashes = append(m.Hashes, binary.LittleEndian.Uint32(b))
+		}
+		return len(b) == 0
+	case sectionSights:
+		for ; len(b) >= 5; b = b[5:] {
+			m.Sights = append(m.Sights, Sight{binary.LittleEndian.Uint32(b), ring.State(b[4])})
+		}
+		return len(b) == 0
+	default:
+		return true
+	}
+	return ok
+}
+
+// readEntries reads records. An entry of no kind is a fault.
+func readEntries(list []Entry, b []byte) ([]Entry, bool) {
+	for len(b) > 0 {
+		n := int(b[0])
+		if n >= len(b) {
+			return list, false
+		}
+		r := reader{b: b[1 : 1+n]}
+		b = b[1+n:]
+		e := Entry{Key: r.uint64(), Value: r.uint32(), Version: r.uint32(), Node: r.uint32(), Kind: Kind(r.byte()), Flags: r.byte(), Size: r.byte()}
+		e.Life = time.Duration(min(r.uvarint(), uint64(maxLife/lifeUnit))) * lifeUnit
+		if r.failed || e.Kind == 0 {
+			return list, false
+		}
+		list = append(list, e)
+	}
+	return list, true
+}
+
+func readLoads(list []ring.Load, b []byte) ([]ring.Load, bool) {
+	for len(b) > 0 {
+		n := int(b[0])
+		if n >= len(b) {
+			return list, false
+		}
+		r := reader{b: b[1 : 1+n]}
+		b = b[1+n:]
+		l := ring.Load{Engine: r.uint32()}
+		l.Waiting = int64(min(r.uvarint(), 1<<40)) // sums of thousands stay within 64 bits
+		l.Queued, l.Running = int(min(r.uvarint(), math.MaxInt32)), int(min(r.uvarint(), math.MaxInt32))
+		if r.failed {
+			return list, false
+		}
+		list = append(list, l)
+	}
+	return list, true
+}
 
 // reader takes numbers off the front of bytes; after a failure all are 0.
 type reader struct {

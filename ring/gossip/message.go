@@ -1,0 +1,67 @@
+package gossip
+
+import (
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// Ask is a request to take a prefill back.
+type Ask struct {
+	ID      uint64 // of this asking; the same when it is sent again
+	Engine  uint32
+	Request uint64 // the one to take back; 0 = the longest there is
+}
+
+// Answer is what came of an Ask.
+type Answer uint8
+
+// The answers.
+const (
+	NoAnswer Answer = iota // none came: the other proxy is gone, or cannot be reached
+	Freed                  // taken back
+	TooLate                // it has its first token, or has ended
+	Refused                // it may not be preempted now
+)
+
+// String returns the answer's name in logs and labels.
+func (a Answer) String() string {
+	switch a {
+	case Freed:
+		return "freed"
+	case TooLate:
+		return "too_late"
+	case Refused:
+		return "refused"
+	}
+	return "none"
+}
+
+// Sight is the state in which a proxy sees an engine.
+type Sight struct {
+	Engine uint32
+	State  ring.State
+}
+
+// Message is one message, read or to be written. The zero value is empty; Read reuses its slices.
+type Message struct {
+	Sender   uint32 // 0 = not told
+	Sequence uint64
+	Interval time.Duration // until the sender's next loads, at the latest
+
+	Entries, Direct, Reply []Entry
+	Loads, Loud            []ring.Load
+	HasLoads               bool // Loads is what there is, even if it is nothing
+	Ask                    Ask
+	Answer                 Answer
+	AnswerID               uint64
+	Hashes                 []uint32
+	Sights                 []Sight
+}
+
+func (m *Message) reset() {
+	*m = Message{
+		Entries: m.Entries[:0], Direct: m.Direct[:0], Reply: m.Reply[:0], Loads: m.Loads[:0], Loud: m.Loud[:0],
+		Hashes: m.Hashes[:0], Sights: m.Sights[:0],
+	}
+}
