@@ -32,6 +32,12 @@ type Engine struct {
 	facts      Facts
 	modelsRead chan struct{} // closed when the list has been read, then replaced
 	counts     Counts
+	everReady  bool
+	work       float64 // a counter that only a restart sets back, as last read; -1 = never
+	workFrom   sources
+
+	modelsHeard time.Time // when another proxy read the same list of models
+	otherModels uint32    // the last list of another proxy's that differed
 
 	firstProbe chan struct{} // closed after the first verdict
 	first      sync.Once
@@ -56,6 +62,8 @@ type Facts struct {
 
 // Counts are what happened to an engine since the start of the proxy.
 type Counts struct {
+	FactsRead   uint64 `json:"facts_read"`   // times that its pages were read here
+	FactsHeard  uint64 `json:"facts_heard"`  // times that another proxy had read them
 	Probes      uint64 `json:"probes"`       // requests sent to it by probing, all kinds
 	ProbeErrors uint64 `json:"probe_errors"` // of these, without an answer
 	Downs       uint64 `json:"downs"`        // times it became Down

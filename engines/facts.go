@@ -180,20 +180,20 @@ func (p *prober) readProps(ctx context.Context, r *reading) {
 	p.sources |= fromProps
 }
 
-// setFacts takes a reading over, with the engine's lock held, and finds out whether this is another process (C111).
-func (p *prober) setFacts(now time.Time, r *reading) (change Change) {
-	e, f := p.e, &p.e.facts
-	if p.restarted(r) {
+// setFacts takes a reading of a time over, with the engine's lock held, and finds out whether this is another process (C111).
+func (e *Engine) setFacts(at time.Time, r *reading) (change Change) {
+	f := &e.facts
+	if e.restarted(r) {
 		change |= Restarted
 		e.counts.Restarts++
-		f.StartTime, p.work = 0, -1
+		f.StartTime, e.work = 0, -1
 		e.health.breaker = breaker{} // those were another process's faults
 	}
 	if r.start > 0 {
 		f.StartTime = max(f.StartTime, r.start)
 	}
 	if r.work >= 0 {
-		p.work, p.workFrom = r.work, r.workFrom
+		e.work, e.workFrom = r.work, r.workFrom
 	}
 	if r.kind != Detect && e.Spec.Kind == Detect && r.kind != f.Kind {
 		f.Kind = r.kind
@@ -208,22 +208,22 @@ func (p *prober) setFacts(now time.Time, r *reading) (change Change) {
 			change |= CapacityChanged
 		}
 	}
-	f.Running, f.Waiting, f.KVUsage, f.FactsAt = r.running, r.waiting, r.kvUsage, now
+	f.Running, f.Waiting, f.KVUsage, f.FactsAt = r.running, r.waiting, r.kvUsage, at
 	return change
 }
 
 // restarted tells whether the process is another one than before: it started later, or counts from zero again; or, where neither can be seen, its connections broke and it was away. A start
 // time that goes back is no restart: an endpoint may have several processes.
-func (p *prober) restarted(r *reading) bool {
-	h, f := &p.e.health, &p.e.facts
-	if !p.everReady {
+func (e *Engine) restarted(r *reading) bool {
+	h, f := &e.health, &e.facts
+	if !e.everReady {
 		return false
 	}
 	switch {
 	case f.StartTime > 0 && r.start > 0:
 		return r.start > f.StartTime+1
-	case p.work >= 0 && r.work >= 0 && p.workFrom == r.workFrom:
-		return r.work < p.work
+	case e.work >= 0 && r.work >= 0 && e.workFrom == r.workFrom:
+		return r.work < e.work
 	}
 	return h.lost && h.base != Ready
 }

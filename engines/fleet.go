@@ -22,6 +22,14 @@ type FleetOptions struct {
 	// a request's among them, so it must not block. nil = nobody.
 	OnChange func(e *Engine, what Change)
 
+	// Turn is how many other proxies come before this one in reading an engine's models and metrics; 0 = it is this one's to read. One with
+	// others before it reads only what none of them has told of (Engine.Heard) for that many readings more. It must not block. nil = alone.
+	Turn func(engine string) int
+
+	// OnRead is called after an engine's pages were read: Engine.Digest is new. It runs on the goroutine that probes that engine and must
+	// not block. nil = nobody.
+	OnRead func(e *Engine)
+
 	Now func() time.Time // nil = time.Now
 }
 
@@ -75,6 +83,7 @@ func NewFleet(specs []Spec, opt FleetOptions) (*Fleet, error) {
 		}
 		e := &Engine{
 			Spec: spec, Target: target, fleet: f, tls: secure, wake: make(chan struct{}, 1), firstProbe: make(chan struct{}), modelsRead: make(chan struct{}),
+			work:   -1,
 			facts:  Facts{Running: -1, Waiting: -1, KVUsage: -1},
 			health: health{base: Starting, reason: "not probed yet", since: opt.Now()},
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	factsEvery = 5                      // health probes between two readings of models and metrics
+	factsEvery = 5                      // health probes between two readings of models and metrics, by the proxy that reads them
 	restless   = time.Second            // between two probes of an engine that is not Ready
 	leastPause = 500 * time.Millisecond // between two probes, whatever asks for one, for each request of the one before: at most 2 a second (C092)
 	mostPause  = time.Second            // who asks for a probe waits no longer: so often are facts read again at most
@@ -24,12 +24,8 @@ type prober struct {
 	client *client
 
 	noHealth   int // rounds left in which the health page counts as missing
-	everReady  bool
 	sources    sources
-	settled    bool    // kind and sources are known
-	work       float64 // as last read; -1 = never
-	workFrom   sources
-	nextFacts  time.Time
+	settled    bool // kind and sources are known
 	lastRound  time.Time
 	lastSent   uint64 // requests in the last round
 	lastModels time.Time
@@ -37,7 +33,7 @@ type prober struct {
 }
 
 func newProber(e *Engine) *prober {
-	return &prober{e: e, client: newClient(e), work: -1}
+	return &prober{e: e, client: newClient(e)}
 }
 
 func (p *prober) run(ctx context.Context) {
@@ -115,14 +111,13 @@ func (p *prober) round(ctx context.Context) {
 	now := p.e.fleet.now()
 	if ctx.Err() == nil && verdict.kind == probeReady {
 		p.e.mu.Lock()
-		returning, listed := p.e.health.base != Ready, p.e.facts.Models
+		returning, listed, last := p.e.health.base != Ready, p.e.facts.Models, p.e.facts.FactsAt
 		p.e.mu.Unlock()
 		if models != nil {
 			listed = *models
 		}
-		if p.e.wantFacts.Swap(false) || returning || !p.settled || !now.Before(p.nextFacts) {
+		if p.e.wantFacts.Swap(false) || returning || !p.settled || p.dueAgain(now, last) {
 			facts = p.readFacts(ctx, returning, ownerOf(listed))
-			p.nextFacts = now.Add(p.jitter(factsEvery * p.e.fleet.opt.ProbeInterval))
 		}
 	}
 	if ctx.Err() != nil {
@@ -150,18 +145,22 @@ func (p *prober) apply(v verdict, models *[]Model, facts *reading) {
 		change |= e.setModels(now, *models)
 	}
 	if facts != nil {
-		change |= p.setFacts(now, facts)
+		change |= e.setFacts(now, facts)
+		e.counts.FactsRead++
 	}
 	if v.kind == probeReady && e.health.base == Ready {
 		e.health.lost = false
 	}
 	e.health.probed(now, v)
-	p.everReady = p.everReady || e.health.base == Ready
+	e.everReady = e.everReady || e.health.base == Ready
 	change |= e.settle(now)
 	e.counts.Probes, e.counts.ProbeErrors = p.client.sent, p.client.failed
 	e.mu.Unlock()
 	e.first.Do(func() { close(e.firstProbe) })
 	e.fleet.notify(e, change)
+	if facts != nil && !facts.incomplete && e.fleet.opt.OnRead != nil {
+		e.fleet.opt.OnRead(e)
+	}
 }
 
 // refreshState announces what time alone has changed: the end of Busy.
@@ -201,9 +200,12 @@ func (p *prober) health(ctx context.Context) (verdict, *[]Model) {
 
 func (p *prober) modelsDue(now time.Time) bool {
 	p.e.mu.Lock()
-	ready := p.e.health.base == Ready && len(p.e.models()) > 0
+	ready, last := p.e.health.base == Ready && len(p.e.models()) > 0, p.lastModels
+	if p.e.modelsHeard.After(last) {
+		last = p.e.modelsHeard
+	}
 	p.e.mu.Unlock()
-	return !ready || p.e.wantModels.Load() || now.Sub(p.lastModels) >= factsEvery*p.e.fleet.opt.ProbeInterval
+	return !ready || p.e.wantModels.Load() || p.dueAgain(now, last)
 }
 
 // models reads the list. listAlone: there is no health page, so a list that cannot be read is an engine that is not well; otherwise one that serves goes on serving what it listed.
