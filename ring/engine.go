@@ -63,8 +63,9 @@ type engine struct {
 	placed   uint64
 	arrivals uint64 // charges, to tell whether a prefill was alone
 
-	capacity int64 // believed KV tokens
-	rate     rate
+	capacity  int64 // believed KV tokens
+	rate      rate
+	heardRate float64 // tokens per second, as another proxy has learned; 0 = unknown
 
 	remote    remoteLoad // what other proxies have there
 	loud      bool       // its load waits to be told to them

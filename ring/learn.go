@@ -12,6 +12,12 @@ type rate struct {
 // Prefills that say something about speed: shorter ones measure the network and the engine's step time.
 const minRateTokens = 2048
 
+// Bounds of a rate, in tokens per second: what lies beyond is a fault of the clock.
+const (
+	minRate = 10
+	maxRate = 10_000_000
+)
+
 // learn takes a prefill of so many fresh tokens that had the engine to itself. A machine that stalled for a moment makes one
 // sample too low by any factor, and a rate that is far too low makes every queue look endless: sessions would leave engines
 // that are merely busy. So the first samples give their median, and later ones count as at most twice or half of what is known.
@@ -19,7 +25,7 @@ func (r *rate) learn(fresh int, elapsed int64) {
 	if fresh < minRateTokens || elapsed <= 0 {
 		return
 	}
-	sample := min(max(float64(fresh)/(float64(elapsed)/1e9), 10), 1e7)
+	sample := min(max(float64(fresh)/(float64(elapsed)/1e9), minRate), maxRate)
 	if r.samples < fewRateSamples {
 		r.early[r.samples] = sample
 		r.samples++
@@ -33,15 +39,18 @@ func (r *rate) learn(fresh int, elapsed int64) {
 	r.perSecond += (sample - r.perSecond) * 0.2
 }
 
-// fewRateSamples is up to how many samples an engine's own rate is not trusted. Until then it is taken for as fast as the
-// fleet: with a guess of its own the one engine that happened to be measured would look faster, or slower, than all others.
+// fewRateSamples is up to how many samples an engine's own rate is not trusted. Until then it is taken for as fast as other proxies
+// have measured, or else as the fleet: with a guess of its own the one engine that happened to be measured would look faster, or slower, than all others.
 const fewRateSamples = 3
 
 func (p *Placer) rateOf(e *engine) float64 {
-	if e.rate.samples < fewRateSamples {
-		return p.fleetRate.perSecond
+	switch {
+	case e.rate.samples >= fewRateSamples:
+		return e.rate.perSecond
+	case e.heardRate > 0:
+		return e.heardRate
 	}
-	return e.rate.perSecond
+	return p.fleetRate.perSecond
 }
 
 // model is what is known of one model name.
