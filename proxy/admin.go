@@ -137,7 +137,7 @@ func (s *Server) engineViews() []engineView {
 		placed[snapshot[i].Name] = &snapshot[i]
 	}
 	var views []engineView
-	for name, up := range s.upstreams {
+	for name, up := range s.upstreams() {
 		v := engineView{Name: name, URL: up.Target.String(), Kind: up.DetectedKind(), State: up.State().String(), Reason: up.Reason(), Models: []string{}, Connections: up.pool.Open(), Dials: up.pool.Dials.Load(), Stale: up.pool.Stale.Load(), Lanes: up.lanes.view(), Placement: placed[name]}
 		for _, m := range up.Models() {
 			v.Models = append(v.Models, m.ID)

@@ -115,7 +115,7 @@ func TestAPanicIsOneRequests(t *testing.T) {
 	bad.models = modelList("boom")
 	var pool *engines.Pool
 	p := startProxyTOML(t, fmt.Sprintf("listen = \"127.0.0.1:0\"\n[[engine]]\nname = \"good\"\nurl = %q\n[[engine]]\nname = \"bad\"\nurl = %q\n", good.URL, bad.URL), func(s *Server) {
-		up := s.upstreams["bad"]
+		up := s.upstreams()["bad"]
 		pool, up.pool = up.pool, nil // the mistake
 	})
 	eventually(t, "both to be listed", func() bool { return len(p.fleet.ModelNames()) == 2 })
@@ -139,7 +139,7 @@ func TestAPanicIsOneRequests(t *testing.T) {
 		}
 	}
 	eventually(t, "all to be over", func() bool { return p.live.count() == 0 })
-	p.upstreams["bad"].pool = pool
+	p.upstreams()["bad"].pool = pool
 	if v := p.metric("warmring_panics_total"); v != "4" {
 		t.Errorf("counted %s", v)
 	}

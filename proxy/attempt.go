@@ -38,7 +38,7 @@ func (r *request) run() {
 			return
 		}
 		sc.exclude = append(sc.exclude, r.up.Name)
-		if r.attempts >= r.s.cfg.Retry.Attempts {
+		if r.attempts >= r.settings.Retry.Attempts {
 			r.exhausted()
 			return
 		}
@@ -59,7 +59,12 @@ func (r *request) place() error {
 		charge, err := r.s.placer.Place(t, &r.decision)
 		if err == nil {
 			r.charge = charge
-			r.up = r.s.upstreams[r.decision.Engine]
+			up := r.s.upstreams()[r.decision.Engine]
+			if up == nil { // a reload has just taken it out
+				r.releaseUnsent()
+				continue
+			}
+			r.up = up
 			r.s.metrics.decision(r.decision.Reason)
 			return nil
 		}
@@ -72,8 +77,8 @@ func (r *request) place() error {
 			return err
 		}
 		if deadline.IsZero() {
-			budget := r.s.cfg.Retry.Wait.Std()
-			if budget <= 0 || !r.s.waiters.enter(r.s.cfg.Retry.MaxWaiting) {
+			budget := r.settings.Retry.Wait.Std()
+			if budget <= 0 || !r.s.waiters.enter(r.settings.Retry.MaxWaiting) {
 				return err
 			}
 			deadline = time.Now().Add(budget)
@@ -138,7 +143,7 @@ func (r *request) exchange() (again bool) {
 	if sc.broken {
 		s.metrics.resent.Inc()
 	}
-	err := r.x.Do(up.pool, sc.head, sc.pieces, isHead(r.ctx), s.limits)
+	err := r.x.Do(up.pool, sc.head, sc.pieces, isHead(r.ctx), r.settings.limits)
 	now := time.Now()
 	if r.x.Resent {
 		s.metrics.resent.Inc()
@@ -177,7 +182,7 @@ func (r *request) exchange() (again bool) {
 // mayRetry tells whether an answer of this attempt may be put aside for another
 // engine's.
 func (r *request) mayRetry() bool {
-	return r.attempts < r.s.cfg.Retry.Attempts && len(r.s.upstreams) > 1
+	return r.attempts < r.settings.Retry.Attempts && len(r.s.upstreams()) > 1
 }
 
 // failed handles an exchange that ended without an answer.
@@ -207,7 +212,7 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 	}
 	// The engine may have begun the work: one more try, no third one.
 	r.tellFault(now, engines.Broken)
-	if r.scratch.broken || r.attempts >= r.s.cfg.Retry.Attempts {
+	if r.scratch.broken || r.attempts >= r.settings.Retry.Attempts {
 		r.brokeOff()
 		return false
 	}

@@ -17,7 +17,7 @@ const billingName = "x-anthropic-billing-header:"
 // anybody's text is left alone.
 func (r *request) spliceBilling() {
 	sc := r.scratch
-	if !r.s.cfg.Identity.StripBillingLine || sc.prompt.Family != prompt.Messages {
+	if !r.settings.Identity.StripBillingLine || sc.prompt.Family != prompt.Messages {
 		return
 	}
 	if start, end := billingSpan(r.body, sc.prompt.System()); end > start {

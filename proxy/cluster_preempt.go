@@ -25,7 +25,7 @@ func (r *request) askOthers(fresh int) {
 	}
 	member, waiting := c.Heaviest(r.up.Name)
 	rate := r.charge.PrefillRate()
-	if member == "" || rate <= 0 || int64(4*fresh) > waiting || float64(waiting)/rate < s.cfg.Lanes.Target.Std().Seconds() {
+	if member == "" || rate <= 0 || int64(4*fresh) > waiting || float64(waiting)/rate < r.settings.Lanes.Target.Std().Seconds() {
 		return
 	}
 	now := s.now()
@@ -37,8 +37,8 @@ func (r *request) askOthers(fresh int) {
 
 // preemptForOthers lets a short turn of another proxy by. It is called with a lock of the cluster held and does not block.
 func (s *Server) preemptForOthers(engine string, _ uint64) gossip.Answer {
-	up := s.upstreams[engine]
-	if up == nil || s.cfg.Lanes.Off {
+	up := s.upstreams()[engine]
+	if up == nil || s.settings.Load().Lanes.Off {
 		return gossip.Refused
 	}
 	return up.lanes.foreign(s.ids.next())

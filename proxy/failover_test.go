@@ -514,7 +514,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if dials := p.upstreams["a"].pool.Dials.Load(); dials > 2*clients {
+	if dials := p.upstreams()["a"].pool.Dials.Load(); dials > 2*clients {
 		t.Errorf("%d dials for %d requests of %d clients", dials, 25*clients, clients)
 	}
 }

@@ -52,6 +52,7 @@ func (s *Server) panicked(r *request, p any) {
 func (s *Server) acquire(ctx *fasthttp.RequestCtx) *request {
 	r := s.requests.Get().(*request)
 	r.ctx = ctx
+	r.settings = s.settings.Load()
 	r.started = time.Now()
 	if r.conn, _ = ctx.Conn().(*clientConn); r.conn != nil {
 		r.conn.nextRequest()

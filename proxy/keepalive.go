@@ -83,7 +83,7 @@ func (k *keepalive) begin() {
 	resp.Header.SetContentType("text/event-stream; charset=utf-8")
 	resp.Header.Set("Cache-Control", "no-cache")
 	resp.Header.Set("X-Accel-Buffering", "no")
-	if r.s.cfg.Headers.RequestID {
+	if r.settings.Headers.RequestID {
 		resp.Header.Set("X-Request-Id", r.id)
 	}
 	k.ticker = time.NewTicker(k.every)
@@ -117,7 +117,7 @@ func (k *keepalive) Read(p []byte) (int, error) {
 }
 
 func (k *keepalive) comment(p []byte) int {
-	if limit := k.r.s.cfg.Timeouts.ClientWrite.Std(); limit > 0 && !k.r.s.stopped.Load() {
+	if limit := k.r.settings.Timeouts.ClientWrite.Std(); limit > 0 && !k.r.s.stopped.Load() {
 		_ = k.client.Conn().SetWriteDeadline(time.Now().Add(limit))
 	}
 	return copy(p, comment)

@@ -54,7 +54,7 @@ func TestAnSGLangWithoutAbortIsOnlyHeldBack(t *testing.T) {
 	})
 	p := startProxyTOML(t, fmt.Sprintf("listen = \"127.0.0.1:0\"\n[[engine]]\nname = \"a\"\nkind = \"sglang\"\nurl = %q\n", e.URL))
 	eventually(t, "the engine to be ready", func() bool { return placerState(p.fleet.Engines()[0].State()).String() == "ready" })
-	up := p.upstreams["a"]
+	up := p.upstreams()["a"]
 	if !up.canPreempt() {
 		t.Fatal("an SGLang that has not refused yet is taken for one that cannot stop")
 	}

@@ -61,6 +61,38 @@ func (l *engineLanes) evict() {
 	}
 }
 
+// setOptions changes the rules for all that is held and in flight.
+func (l *engineLanes) setOptions(opt lane.Options) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.c.SetOptions(l.now(), opt)
+	l.act()
+}
+
+// retire ends the lanes of an engine that was taken out: what is held looks for another one, what was placed here before
+// passes.
+func (l *engineLanes) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range l.c.HeldIDs(nil) {
+		l.move(id)
+	}
+	l.c.SetOptions(l.now(), lane.Options{Off: true})
+	l.act()
+	l.end()
+}
+
+// move has a held request look for another engine, whatever the controller says of it from now on.
+func (l *engineLanes) move(id uint64) {
+	if r := l.members[id]; r != nil {
+		delete(l.members, id)
+		r.wakeUp(wakeMove)
+	}
+}
+
 // firstToken tells that a request's prefill is over.
 func (l *engineLanes) firstToken(id uint64) {
 	l.mu.Lock()
@@ -75,6 +107,9 @@ func (l *engineLanes) firstToken(id uint64) {
 func (l *engineLanes) preempted(id uint64, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		l.move(id)
+	}
 	l.c.Preempted(l.now(), id, done)
 	l.act()
 }
@@ -143,6 +178,10 @@ func (l *engineLanes) tick() {
 func (l *engineLanes) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.end()
+}
+
+func (l *engineLanes) end() {
 	l.closed = true
 	if l.timer != nil {
 		l.timer.Stop()

@@ -130,7 +130,7 @@ func TestAClientLeavesBetweenAbortAndReplay(t *testing.T) {
 	if got := wait(t, "the client to be gone", long); got.err == nil {
 		t.Errorf("it had its answer: %.200q", got.text)
 	}
-	eventually(t, "the request to be forgotten", func() bool { return p.upstreams["a"].lanes.view().Back == 0 })
+	eventually(t, "the request to be forgotten", func() bool { return p.upstreams()["a"].lanes.view().Back == 0 })
 	close(e.short)
 	expectWhole(t, "the short turn", wait(t, "the short turn", short))
 	p.settled()
@@ -245,7 +245,7 @@ func TestAHugeBodyIsHeldAndReplayed(t *testing.T) {
 	body := chatStream(words("huge", 8<<20))
 	sum := sha256.Sum256([]byte(body))
 	huge := later(p, context.Background(), body, "X-Session-Id", "huge")
-	eventually(t, "the huge one to be held", func() bool { return p.upstreams["a"].lanes.view().Held == 1 })
+	eventually(t, "the huge one to be held", func() bool { return p.upstreams()["a"].lanes.view().Held == 1 })
 	e.token <- struct{}{}
 	expectWhole(t, "the first one", wait(t, "the first answer", first))
 	for range 2 {
@@ -275,7 +275,7 @@ func TestShutdownWithRequestsHeld(t *testing.T) {
 		clients = append(clients, later(p, context.Background(), chatStream(words(fmt.Sprint("long", i), 20000)), "X-Session-Id", fmt.Sprint("long", i)))
 	}
 	wait(t, "one in work", e.long)
-	eventually(t, "the others to be held", func() bool { return p.upstreams["a"].lanes.view().Held == 3 })
+	eventually(t, "the others to be held", func() bool { return p.upstreams()["a"].lanes.view().Held == 3 })
 	p.stop()
 	served := make(chan struct{})
 	defer close(served)

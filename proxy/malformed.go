@@ -33,11 +33,11 @@ func (s *Server) malformed(ctx *fasthttp.RequestCtx, err error) {
 	resp.Header.SetContentType("application/json")
 	resp.SetBody(wire.ErrorBody(route.Family, status, code, message))
 	id := s.requestID(h)
-	if s.cfg.Headers.RequestID {
+	if s.settings.Load().Headers.RequestID {
 		resp.Header.Set("X-Request-Id", id)
 	}
 	s.metrics.malformed(route.Template, status)
-	if s.cfg.Log.Access {
+	if s.settings.Load().Log.Access {
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "request",
 			slog.String("request", id), slog.String("route", route.Template), slog.String("model", "unknown"), slog.Int("status", status),
 			slog.String("end", endClientError.String()), slog.String("error", message), slog.Int("bytes_in", max(h.ContentLength(), 0)))

@@ -3,6 +3,8 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +38,6 @@ type metricSet struct {
 	predicted                *metrics.Counter
 	available                *metrics.Counter
 	unknown                  *metrics.Counter
-	engines                  map[string]*engineMetrics
 
 	mu         sync.Mutex
 	routes     map[routeStatus]*metrics.Counter
@@ -78,7 +79,6 @@ func newMetricSet(s *Server) *metricSet {
 		predicted:   set.NewCounter("warmring_predicted_warm_tokens_total"),
 		available:   set.NewCounter("warmring_available_warm_tokens_total"),
 		unknown:     set.NewCounter("warmring_cached_unknown_total"),
-		engines:     make(map[string]*engineMetrics),
 		routes:      make(map[routeStatus]*metrics.Counter),
 		fallbacks:   make(map[string]*metrics.Counter),
 		identities:  make(map[string]*metrics.Counter),
@@ -100,23 +100,43 @@ func newMetricSet(s *Server) *metricSet {
 	set.NewGauge("warmring_prompt_memory_evicted_total", func() float64 { return float64(s.memory.Stats().Evicted) })
 	set.NewGauge("warmring_prompt_memory_shed_total", func() float64 { return float64(s.memory.Stats().Shed) })
 	set.NewGauge("warmring_uptime_seconds", func() float64 { return time.Since(s.started).Seconds() })
-	for name, up := range s.upstreams {
-		m.engines[name] = &engineMetrics{
-			requests: set.NewCounter(fmt.Sprintf(`warmring_engine_requests_total{engine=%q}`, name)),
-			prompt:   set.NewCounter(fmt.Sprintf(`warmring_engine_prompt_tokens_total{engine=%q}`, name)),
-			cached:   set.NewCounter(fmt.Sprintf(`warmring_engine_cached_tokens_total{engine=%q}`, name)),
-		}
-		set.NewGauge(fmt.Sprintf(`warmring_engine_up{engine=%q}`, name), func() float64 {
-			if st := placerState(up.State()); st == ring.Ready || st == ring.Busy {
-				return 1
-			}
-			return 0
-		})
-		set.NewGauge(fmt.Sprintf(`warmring_engine_connections{engine=%q}`, name), func() float64 { return float64(up.pool.Open()) })
-		set.NewGauge(fmt.Sprintf(`warmring_engine_dials_total{engine=%q}`, name), func() float64 { return float64(up.pool.Dials.Load()) })
-		set.NewGauge(fmt.Sprintf(`warmring_engine_stale_connections_total{engine=%q}`, name), func() float64 { return float64(up.pool.Stale.Load()) })
+	for _, up := range s.upstreams() {
+		m.addEngine(up)
 	}
 	return m
+}
+
+// The series of one engine, which come and go with it: names that reloads brought once must not stay for ever.
+const (
+	engineRequests    = `warmring_engine_requests_total{engine=%q}`
+	enginePrompt      = `warmring_engine_prompt_tokens_total{engine=%q}`
+	engineCached      = `warmring_engine_cached_tokens_total{engine=%q}`
+	engineUp          = `warmring_engine_up{engine=%q}`
+	engineConnections = `warmring_engine_connections{engine=%q}`
+	engineDials       = `warmring_engine_dials_total{engine=%q}`
+	engineStale       = `warmring_engine_stale_connections_total{engine=%q}`
+)
+
+// addEngine makes the series of an engine that has none.
+func (m *metricSet) addEngine(up *upstream) {
+	named := func(series string) string { return fmt.Sprintf(series, up.Name) }
+	up.metrics = &engineMetrics{requests: m.set.NewCounter(named(engineRequests)), prompt: m.set.NewCounter(named(enginePrompt)), cached: m.set.NewCounter(named(engineCached))}
+	m.set.NewGauge(named(engineUp), func() float64 {
+		if st := placerState(up.State()); st == ring.Ready || st == ring.Busy {
+			return 1
+		}
+		return 0
+	})
+	m.set.NewGauge(named(engineConnections), func() float64 { return float64(up.pool.Open()) })
+	m.set.NewGauge(named(engineDials), func() float64 { return float64(up.pool.Dials.Load()) })
+	m.set.NewGauge(named(engineStale), func() float64 { return float64(up.pool.Stale.Load()) })
+}
+
+// removeEngine takes the series of an engine away. Requests that still end there count into nothing.
+func (m *metricSet) removeEngine(name string) {
+	for _, series := range [...]string{engineRequests, enginePrompt, engineCached, engineUp, engineConnections, engineDials, engineStale} {
+		m.set.UnregisterMetric(fmt.Sprintf(series, name))
+	}
 }
 
 func (m *metricSet) decision(reason ring.Reason) { m.reasons[reason].Inc() }
@@ -171,7 +191,7 @@ func (m *metricSet) finished(r *request, took time.Duration) {
 	if r.up == nil {
 		return
 	}
-	e := m.engines[r.up.Name]
+	e := r.up.metrics
 	e.requests.Inc()
 	if !r.route.Generation {
 		return
@@ -259,8 +279,9 @@ func writePlacement(w io.Writer, p *ring.Placer) {
 
 // writeLanes gives each engine's lanes: what is held now, and what was done.
 func writeLanes(w io.Writer, s *Server) {
-	for _, e := range s.fleet.Engines() {
-		v := s.upstreams[e.Name].lanes.view()
+	ups := s.upstreams()
+	for _, name := range slices.Sorted(maps.Keys(ups)) {
+		v := ups[name].lanes.view()
 		for _, m := range []struct {
 			name  string
 			value float64
@@ -276,7 +297,7 @@ func writeLanes(w io.Writer, s *Server) {
 			{"immune_total", float64(v.Totals.Immune)},
 			{"border_tokens", float64(v.Border)},
 		} {
-			fmt.Fprintf(w, "warmring_lane_%s{engine=%q} %v\n", m.name, e.Name, m.value)
+			fmt.Fprintf(w, "warmring_lane_%s{engine=%q} %v\n", m.name, name, m.value)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (r *request) enterLane() laneOutcome {
 	p.flight.Store(inEngine)
 	p.sentAt = time.Now()
 	p.done = 0 // another engine has computed nothing of it
-	if !r.route.Generation || r.s.cfg.Lanes.Off {
+	if !r.route.Generation || r.settings.Lanes.Off {
 		return laneGo
 	}
 	p.flight.Store(inProxy)

@@ -40,7 +40,7 @@ func (r *request) receive() bool {
 		return false
 	}
 	path, _ := splitURI(h.RequestURI())
-	if reason, refused := s.gate.Refused(path); refused {
+	if reason, refused := r.settings.gate.Refused(path); refused {
 		r.refuse(fasthttp.StatusForbidden, "path_not_allowed", fmt.Sprintf("%.100s is not open to clients: %s; an operator can list it under [paths] allow", path, reason))
 		return false
 	}
@@ -131,8 +131,8 @@ func (r *request) identify() {
 	t := &sc.turn
 	t.Model = name
 	sc.alias = false
-	if len(s.cfg.Models.Alias) > 0 || s.cfg.Models.Default != "" {
-		if resolved := s.cfg.Models.Resolve(string(name), s.fleet.KnownModel); resolved != string(name) {
+	if len(r.settings.Models.Alias) > 0 || r.settings.Models.Default != "" {
+		if resolved := r.settings.Models.Resolve(string(name), s.fleet.KnownModel); resolved != string(name) {
 			t.Model = []byte(resolved)
 			sc.alias = true
 		}
@@ -155,7 +155,7 @@ func (r *request) identify() {
 	r.promptKey = p.Whole
 	t.Prompt = p
 	t.MaxTokens = p.MaxTokens
-	r.identity = s.rules.Identify(r.header, r.body, p, t.Seed)
+	r.identity = r.settings.rules.Identify(r.header, r.body, p, t.Seed)
 	t.Session, t.Parent = r.identity.Session, r.identity.Parent
 	if t.Session == 0 && r.identity.PreviousResponse != 0 {
 		if of, ok := s.previous.Get(r.identity.PreviousResponse); ok {
@@ -180,7 +180,7 @@ func (r *request) header(name string) []byte { return r.ctx.Request.Header.Peek(
 
 // prepare builds the request for the engine: head and the body's pieces.
 func (r *request) prepare() {
-	s, sc, up := r.s, r.scratch, r.up
+	sc, up := r.scratch, r.up
 	p := &sc.prompt
 	sc.splices.n = 0
 	sc.fixed = sc.fixed[:0]
@@ -199,7 +199,7 @@ func (r *request) prepare() {
 	if length == 0 && !hasBody(h) {
 		length = -1
 	}
-	sc.head = appendHead(sc.head[:0], &up.Target, &s.strip, &headOf{
+	sc.head = appendHead(sc.head[:0], &up.Target, &r.settings.strip, &headOf{
 		method: h.Method(), uri: h.RequestURI(), raw: h.RawHeaders(), bodyLength: length,
 		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead, requestID: r.idForEngine(),
 	})
@@ -208,7 +208,7 @@ func (r *request) prepare() {
 // idForEngine is the request's id for an engine that would not get one from the
 // client.
 func (r *request) idForEngine() string {
-	if !r.s.cfg.Headers.RequestID || len(r.header("X-Request-Id")) > 0 {
+	if !r.settings.Headers.RequestID || len(r.header("X-Request-Id")) > 0 {
 		return ""
 	}
 	return r.id

@@ -196,7 +196,7 @@ func (r *request) endedEarly() bool {
 // extendDeadline bounds how long the client may refuse to take the next bytes.
 // Deadlines are not free: they are moved on when an eighth of them has passed.
 func (l *relay) extendDeadline() {
-	limit := l.r.s.cfg.Timeouts.ClientWrite.Std()
+	limit := l.r.settings.Timeouts.ClientWrite.Std()
 	if limit <= 0 || l.r.s.stopped.Load() {
 		return
 	}

@@ -26,9 +26,10 @@ import (
 // after it the server pulls the relay from the same goroutine. The hang-up
 // watcher may call clientGone at any time in between.
 type request struct {
-	s    *Server
-	ctx  *fasthttp.RequestCtx
-	conn *clientConn // nil for connections that cannot be watched
+	s        *Server
+	settings *settings // as they were when it came
+	ctx      *fasthttp.RequestCtx
+	conn     *clientConn // nil for connections that cannot be watched
 
 	id      string
 	started time.Time
@@ -137,7 +138,7 @@ func (r *request) serve() {
 	if r.conn != nil {
 		r.conn.arm(r.clientGone)
 	}
-	if every := r.s.cfg.Keepalive.Comments.Std(); every > 0 && r.stream {
+	if every := r.settings.Keepalive.Comments.Std(); every > 0 && r.stream {
 		r.runWithComments(every)
 		return
 	}

@@ -115,10 +115,10 @@ func (r *request) ownHeaders() {
 	switch id := h.Peek("X-Request-Id"); {
 	case len(id) > 0 && string(id) != r.id:
 		r.answerID = string(id[:min(len(id), 128)])
-	case len(id) == 0 && r.s.cfg.Headers.RequestID:
+	case len(id) == 0 && r.settings.Headers.RequestID:
 		h.Set("X-Request-Id", r.id)
 	}
-	if !r.s.cfg.Headers.Response || r.up == nil {
+	if !r.settings.Headers.Response || r.up == nil {
 		return
 	}
 	d := &r.decision
@@ -187,7 +187,7 @@ func (r *request) finish(end endReason, status int) {
 	s := r.s
 	s.metrics.finished(r, took)
 	s.recent.add(r, took)
-	if !s.cfg.Log.Access {
+	if !r.settings.Log.Access {
 		return
 	}
 	attrs := make([]slog.Attr, 0, 20)

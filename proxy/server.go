@@ -25,10 +25,8 @@ import (
 
 	"github.com/warmring/warmring/config"
 	"github.com/warmring/warmring/engines"
-	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/ring"
 	"github.com/warmring/warmring/ring/gossip"
-	"github.com/warmring/warmring/ring/identity"
 	"github.com/warmring/warmring/ring/prompt"
 )
 
@@ -46,17 +44,14 @@ type Options struct {
 
 // Server is the proxy. Make it with New, run it with Serve.
 type Server struct {
-	cfg          *config.Config
+	cfg          *config.Config // as it was at the start: for what no reload changes
+	settings     atomic.Pointer[settings]
+	contacts     atomic.Pointer[map[string]*upstream]
 	log          *slog.Logger
 	version      string
 	fleet        *engines.Fleet
 	placer       *ring.Placer
 	memory       *prompt.Memory
-	rules        *identity.Rules
-	upstreams    map[string]*upstream
-	gate         *config.Gate
-	strip        headRules
-	limits       engines.Limits
 	tenantSecret string
 	metrics      *metricSet
 	recent       *recentRequests
@@ -82,46 +77,24 @@ type Server struct {
 	background   sync.WaitGroup
 }
 
-// upstream is an engine with the connections to it.
-type upstream struct {
-	*engines.Engine
-	pool        *engines.Pool
-	extraHead   []byte
-	sending     sending                           // to it, where closing the connection is enough to stop
-	finishes    [prompt.Responses + 1]atomic.Bool // by family: it has ended a stream with the final event before
-	lanes       *engineLanes
-	askedOthers atomic.Int64 // when other proxies were last asked to let a short turn by
-	preempt     string       // the operator's word: auto, yes or no
-	kept        keptShare
-	noAbort     atomic.Bool // an SGLang that refuses /abort_request: it is only held back
-}
-
 // New makes a proxy for cfg. Nothing is opened before Serve.
 func New(cfg *config.Config, opt Options) (*Server, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	rules, err := identity.Compile(identitySources(cfg))
+	set, err := newSettings(cfg)
 	if err != nil {
-		return nil, cfg.At("identity.sources", err)
+		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, log: opt.Log, version: opt.Version, rules: rules,
-		gate:         cfg.Paths.Gate(),
+		cfg: cfg, log: opt.Log, version: opt.Version,
 		tenantSecret: cfg.Identity.Secret.Reveal(),
-		limits:       engines.Limits{Write: cfg.Timeouts.Write.Std(), FirstByte: cfg.Timeouts.FirstByte.Std(), BetweenBytes: cfg.Timeouts.BetweenBytes.Std()},
-		upstreams:    make(map[string]*upstream),
 		started:      time.Now(),
 		stopping:     make(chan struct{}),
 		ids:          newIDSource(),
 		memory:       prompt.NewMemory(),
 	}
-	s.strip.strip = map[string]bool{"x-warmring-session": true, "x-warmring-parent": true}
-	if !cfg.Headers.TrustInternal {
-		for _, name := range config.InternalHeaders() {
-			s.strip.strip[name] = true
-		}
-	}
+	s.settings.Store(set)
 	s.placer = ring.New(ring.Options{
 		VirtualNodes: cfg.Routing.VirtualNodes, Candidates: cfg.Routing.Candidates,
 		Hysteresis: cfg.Routing.Hysteresis.Std(), SessionIdle: cfg.Routing.SessionIdle.Std(),
@@ -133,18 +106,11 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	ups := make(map[string]*upstream)
 	for i, e := range s.fleet.Engines() {
-		up := &upstream{Engine: e, pool: engines.NewPool(e.Target, engines.PoolOptions{
-			MaxIdle: e.MaxIdle, ConnectTimeout: cfg.Timeouts.Connect.Std(), TLS: e.TLSConfig(), OnStale: e.LookSoon,
-		})}
-		up.preempt = cfg.Engines[i].Preempt
-		for name, value := range e.Headers {
-			up.extraHead = fmt.Appendf(up.extraHead, "%s: %s\r\n", name, value)
-		}
-		up.lanes = newEngineLanes(laneOptions(&cfg.Lanes), s.now)
-		up.sending.up = up
-		s.upstreams[e.Name] = up
+		ups[e.Name] = s.newUpstream(e, &cfg.Engines[i], nil, set)
 	}
+	s.contacts.Store(&ups)
 	if s.previous, err = lru.New[uint64, turnOf](maxResponses); err != nil {
 		return nil, err
 	}
@@ -158,20 +124,6 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	return s, nil
 }
 
-func identitySources(cfg *config.Config) []string {
-	if len(cfg.Identity.Sources) == 0 {
-		return identity.DefaultSources()
-	}
-	return cfg.Identity.Sources
-}
-
-func laneOptions(c *config.Lanes) lane.Options {
-	return lane.Options{
-		Target: c.Target.Std(), Border: c.Border, Budget: c.Budget, Share: c.Share, MaxExtraDelay: c.MaxExtraDelay.Std(), MaxHeld: c.MaxHeld,
-		MaxWait: c.MaxWait.Std(), Off: c.Off,
-	}
-}
-
 // now is the clock of every decision: nanoseconds since the proxy started.
 func (s *Server) now() int64 { return int64(time.Since(s.started)) }
 
@@ -179,7 +131,7 @@ func (s *Server) now() int64 { return int64(time.Since(s.started)) }
 func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 	if what&engines.Restarted != 0 {
 		s.placer.Forget(s.now(), e.Name)
-		if up := s.upstreams[e.Name]; up != nil {
+		if up := s.upstreams()[e.Name]; up != nil {
 			up.lanes.forget()
 			up.kept.forget()
 			up.noAbort.Store(false)
@@ -187,7 +139,7 @@ func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 	}
 	s.updatePlacer()
 	if st := placerState(e.State()); st == ring.Down || st == ring.Draining {
-		if up := s.upstreams[e.Name]; up != nil {
+		if up := s.upstreams()[e.Name]; up != nil {
 			up.lanes.evict()
 		}
 	}
@@ -278,7 +230,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	}
 	<-s.live.empty()
 	s.background.Wait()
-	for _, up := range s.upstreams {
+	for _, up := range s.upstreams() {
 		up.lanes.close()
 		up.pool.Close()
 	}
@@ -295,7 +247,7 @@ func (s *Server) reap(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-every.C:
-			for _, up := range s.upstreams {
+			for _, up := range s.upstreams() {
 				up.pool.Reap(now)
 			}
 		}
