@@ -98,7 +98,7 @@ func TestMembersWithOtherEnginesOrSettingsAreShown(t *testing.T) {
 	var v View
 	eventually(t, "the states", func() bool { v = a.View(); return len(v.Members) == 1 && len(v.Members[0].NotReady) == 1 })
 	text := strings.Join(v.Members[0].Differs, "; ")
-	for _, want := range []string{"another list of engines", "it lacks e3", "1 of its own are not known here", "settings"} {
+	for _, want := range []string{"another list of engines", "it lacks e3", "1 of its engines are not known here", "settings"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in %q", want, text)
 		}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/memberlist"
-
-	"github.com/warmring/warmring/ring"
 )
 
 // Cluster is this proxy's membership among the proxies. Start makes one, Close leaves.
@@ -20,23 +17,23 @@ import (
 //	             │ nobody there, or ReadyLimit passed
 //	             └──────▶ ready, alone; goes on looking for others
 type Cluster struct {
-	opt     Options
-	name    string
-	node    uint32
-	meta    meta
-	engines map[uint32]string // names by id
+	opt  Options
+	name string
+	node uint32
+	self atomic.Pointer[self]
 
 	list    *memberlist.Memberlist
 	keyring *memberlist.Keyring
 	library *libraryLog
 	traffic traffic
 
-	book   *Book
-	news   *news
-	loads  *loads
-	asks   *asks
-	budget *budget // all that we send
-	quick  *budget // the part of it that goes straight to every member
+	book    *Book
+	news    *news
+	loads   *loads
+	digests *digests
+	asks    *asks
+	budget  *budget // all that we send
+	quick   *budget // the part of it that goes straight to every member
 
 	members    members
 	unresolved int             // names that could not be looked up last; of join's goroutine
@@ -89,17 +86,11 @@ func Start(opt Options) (*Cluster, error) {
 	}
 	c := &Cluster{opt: opt, name: opt.Node + "-" + bootSuffix()}
 	c.node = nodeID(c.name)
-	c.engines = make(map[uint32]string, len(opt.Engines))
-	for _, name := range opt.Engines {
-		c.engines[ring.EngineID(name)] = name
-	}
-	c.meta = meta{
-		Oldest: version, Newest: version, Engines: uint16(min(len(opt.Engines), math.MaxUint16)), EnginesHash: hashNames(opt.Engines),
-		Settings: opt.Settings, Program: opt.Version,
-	}
+	c.self.Store(newSelf(&opt))
 	c.book = NewBook(c.node, opt.MaxEntries)
 	c.news = newNews(maxNews)
 	c.loads = newLoads()
+	c.digests = newDigests()
 	c.asks = newAsks()
 	c.budget = newBudget(float64(opt.Budget) * ownShare)
 	c.quick = newBudget(float64(opt.Budget) * quickShare)

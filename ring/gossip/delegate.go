@@ -13,7 +13,7 @@ import (
 type delegate Cluster
 
 func (d *delegate) NodeMeta(limit int) []byte {
-	b := d.meta.bytes()
+	b := (*Cluster)(d).ownMeta().bytes()
 	return b[:min(len(b), limit)]
 }
 
@@ -76,7 +76,9 @@ func (d *delegate) LocalState(join bool) []byte {
 	for _, s := range c.states() {
 		m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
 	}
+	m.Speeds = c.opt.Placer.Speeds(nil)
 	if join {
+		m.Digests = c.digests.all(now)
 		m.Entries = c.book.All(now, maxState)
 	} else {
 		m.Hashes = c.book.Hashes()
@@ -112,16 +114,15 @@ func (v *events) NotifyJoin(n *memberlist.Node) {
 	if n.Name == v.name {
 		return
 	}
-	m := v.members.add(n)
+	m, own := v.members.add(n), (*Cluster)(v).ownMeta()
 	v.compareUntil.Store(v.opt.Now() + int64(compareFor))
 	v.opt.Log.Info("cluster member joined", "member", n.Name, "address", m.address(), "program", m.meta.Program)
 	if m.strange {
 		v.opt.Log.Warn("cluster member of another version: what it tells about itself cannot be read", "member", n.Name)
-	} else if m.meta.EnginesHash != v.meta.EnginesHash {
-		v.opt.Log.Warn("cluster member has another list of engines; see /api/cluster", "member", n.Name, "engines", m.meta.Engines, "own", v.meta.Engines)
+		return
 	}
-	if m.meta.Settings != v.meta.Settings && !m.strange {
-		v.opt.Log.Warn("cluster member differs in settings that placement depends on (identity.secret, identity.sources, routing.virtual_nodes or engine weights): sessions will not be recognised across", "member", n.Name)
+	for _, difference := range own.differences(&m.meta) {
+		v.opt.Log.Warn("cluster member differs; see /api/cluster", "member", n.Name, "difference", difference)
 	}
 }
 

@@ -181,5 +181,6 @@ func (p *proxy) knows(session uint64) string {
 	if !ok {
 		return ""
 	}
-	return p.engines[e.Value]
+	name, _ := p.engineName(e.Value)
+	return name
 }

@@ -28,7 +28,7 @@ func TestTheBudgetHoldsAmongThreeHundred(t *testing.T) {
 			o.EngineStates = func() []EngineState { return []EngineState{{"e1", ring.Down}, {"e2", ring.Draining}} }
 		})
 		for i := range n - 1 {
-			p.members.add(&memberlist.Node{Name: fmt.Sprint("other-", i), Addr: net.IPv4(127, 0, 0, 1), Port: uint16(hole.LocalAddr().(*net.UDPAddr).Port), Meta: p.meta.bytes(), PMax: 5})
+			p.members.add(&memberlist.Node{Name: fmt.Sprint("other-", i), Addr: net.IPv4(127, 0, 0, 1), Port: uint16(hole.LocalAddr().(*net.UDPAddr).Port), Meta: p.ownMeta().bytes(), PMax: 5})
 		}
 		var charges []*ring.Charge
 		for i := range uint64(20) { // prefills under way on some engines

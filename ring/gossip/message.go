@@ -57,11 +57,13 @@ type Message struct {
 	AnswerID               uint64
 	Hashes                 []uint32
 	Sights                 []Sight
+	Digests                []Digest
+	Speeds                 []ring.Speed
 }
 
 func (m *Message) reset() {
 	*m = Message{
 		Entries: m.Entries[:0], Direct: m.Direct[:0], Reply: m.Reply[:0], Loads: m.Loads[:0], Loud: m.Loud[:0],
-		Hashes: m.Hashes[:0], Sights: m.Sights[:0],
+		Hashes: m.Hashes[:0], Sights: m.Sights[:0], Digests: m.Digests[:0], Speeds: m.Speeds[:0],
 	}
 }

@@ -3,6 +3,7 @@ package gossip
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ type meta struct {
 	EnginesHash    uint32 // of their sorted names
 	Settings       uint32
 	Program        string
+	Weights        uint32 // of the engines with their names; 0 = not told
 }
 
 const metaFixed = 1 + 1 + 1 + 2 + 4 + 4 + 1
@@ -29,17 +31,40 @@ func (m *meta) bytes() []byte {
 	b = binary.LittleEndian.AppendUint32(b, m.EnginesHash)
 	b = binary.LittleEndian.AppendUint32(b, m.Settings)
 	b = append(b, byte(len(program)))
-	return append(b, program...)
+	b = append(b, program...)
+	return binary.LittleEndian.AppendUint32(b, m.Weights)
 }
 
 func readMeta(b []byte) (m meta, err error) {
 	if len(b) < metaFixed || b[0] != 1 || len(b) < metaFixed+int(b[metaFixed-1]) {
 		return m, errors.New("what it tells about itself cannot be read")
 	}
-	return meta{
+	end := metaFixed + int(b[metaFixed-1])
+	m = meta{
 		Oldest: b[1], Newest: b[2], Engines: binary.LittleEndian.Uint16(b[3:]), EnginesHash: binary.LittleEndian.Uint32(b[5:]),
-		Settings: binary.LittleEndian.Uint32(b[9:]), Program: strings.ToValidUTF8(string(b[metaFixed:metaFixed+int(b[metaFixed-1])]), "?"),
-	}, nil
+		Settings: binary.LittleEndian.Uint32(b[9:]), Program: strings.ToValidUTF8(string(b[metaFixed:end]), "?"),
+	}
+	if len(b) >= end+4 {
+		m.Weights = binary.LittleEndian.Uint32(b[end:])
+	}
+	return m, nil
+}
+
+// differences are what another member and this one do not have in common, in words. Weights can be compared only where the engines are
+// the same.
+func (m *meta) differences(other *meta) (list []string) {
+	if other.EnginesHash != m.EnginesHash {
+		list = append(list, fmt.Sprintf("it has another list of engines (%d, here are %d): sessions of engines that only one of both knows are placed by each alone", other.Engines, m.Engines))
+	} else if other.Weights != m.Weights && other.Weights != 0 && m.Weights != 0 {
+		list = append(list, "its engines have other weights: homes of sessions differ")
+	}
+	if other.Settings != m.Settings {
+		list = append(list, "settings that placement depends on differ (identity.secret, identity.sources or routing.virtual_nodes): sessions are not recognised across")
+	}
+	if other.Newest < version || other.Oldest > version {
+		list = append(list, "it does not read this member's messages")
+	}
+	return list
 }
 
 // hashNames is the same for the same names in any order.

@@ -52,6 +52,8 @@ type Options struct {
 	Engines []string
 	// Settings is a hash of what members must have in common to agree on homes; a difference is shown. 0 = not told.
 	Settings uint32
+	// Weights is a hash of the engines' names and weights; a difference is shown where the names are the same. 0 = not told.
+	Weights uint32
 
 	// Placer is told what others placed and asked for what was placed here. Required; Start calls its Share.
 	Placer *ring.Placer
@@ -69,6 +71,8 @@ type Options struct {
 	// OnHint is called when another member saw an engine go down, come back (Ready) or restart (Unknown): a reason to look at it
 	// now, not to believe it. It must not block. nil = nobody.
 	OnHint func(engine string, state ring.State)
+	// OnDigest is called when another member has read an engine's pages. It must not block. nil = nobody.
+	OnDigest func(engine string, d Digest)
 	// OnPreempt takes a prefill back on behalf of another member. It must not block. nil = all are refused.
 	OnPreempt func(engine string, request uint64) Answer
 

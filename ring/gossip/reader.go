@@ -69,6 +69,10 @@ func (m *Message) readSection(s section, b []byte) (ok bool) {
 			m.Sights = append(m.Sights, Sight{binary.LittleEndian.Uint32(b), ring.State(b[4])})
 		}
 		return len(b) == 0
+	case sectionDigests:
+		m.Digests, ok = readDigests(m.Digests, b)
+	case sectionSpeeds:
+		m.Speeds, ok = readSpeeds(m.Speeds, b)
 	default:
 		return true
 	}
@@ -142,3 +146,6 @@ func (r *reader) uvarint() uint64 {
 	r.b = r.b[size:]
 	return n
 }
+
+// int63 is a uvarint that fits an int64; greater ones are cut.
+func (r *reader) int63() int64 { return int64(min(r.uvarint(), math.MaxInt64)) }

@@ -94,12 +94,12 @@ func (c *Cluster) hear(e *Entry) {
 			c.left(name)
 		}
 	case Drain:
-		if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnDrain != nil {
+		if name, ok := c.engineName(uint32(e.Key)); ok && c.opt.OnDrain != nil {
 			c.counts.drains.Add(1)
 			c.opt.OnDrain(name, e.Value == 1)
 		}
 	case Hint:
-		if name, ok := c.engines[uint32(e.Key)]; ok && c.opt.OnHint != nil {
+		if name, ok := c.engineName(uint32(e.Key)); ok && c.opt.OnHint != nil {
 			c.counts.hints.Add(1)
 			c.opt.OnHint(name, ring.State(e.Value))
 		}
@@ -132,6 +132,10 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 	if from != nil && (m.HasLoads || state) {
 		from.see(now, m.Sights, !state)
 	}
+	if len(m.Speeds) > 0 {
+		c.opt.Placer.HearSpeeds(m.Speeds)
+	}
+	c.hearDigests(now, m.Digests)
 	if m.Ask.ID != 0 && from != nil {
 		answer := c.asks.asked(m.Ask, c.preempt)
 		c.send(now, from, &Message{Sender: c.node, Sequence: c.sequence.Add(1), AnswerID: m.Ask.ID, Answer: answer})
@@ -142,7 +146,7 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 }
 
 func (c *Cluster) preempt(ask Ask) Answer {
-	name, ok := c.engines[ask.Engine]
+	name, ok := c.engineName(ask.Engine)
 	if !ok || c.opt.OnPreempt == nil {
 		return Refused
 	}

@@ -133,7 +133,7 @@ func (c *Cluster) tend() {
 
 // refreshDrains writes the operators' words anew before they end; one member does it for each engine.
 func (c *Cluster) refreshDrains(now int64) {
-	for id, name := range c.engines {
+	for id, name := range c.self.Load().engines {
 		if e, ok := c.book.Get(now, uint64(id), Drain); ok && e.Value == 1 && e.Life < maxLife/2 && c.Owner(name) {
 			c.Drain(name, true)
 		}
@@ -159,15 +159,20 @@ func (c *Cluster) sendLoads(now int64, last bool) {
 	m.Sights = m.Sights[:min(len(m.Sights), maxPacket/4/5)]
 	content := string(m.Append(nil))
 	pause := c.interval(len(content))
+	untold := c.digests.untold()
 	r := &c.members.reported
 	r.Lock()
 	defer r.Unlock()
 	since := time.Duration(now - r.at)
-	if !last && (since < pause-report/2 || content == r.content && since < max(heartbeat, pause)-report/2) {
+	if !last && (since < pause-report/2 || untold == 0 && content == r.content && since < max(heartbeat, pause)-report/2) {
 		return
 	}
 	r.at, r.content = now, content
 	m.Sequence, m.Interval = c.sequence.Add(1), max(heartbeat, pause)
+	m.Digests = c.digests.due(now, max(maxPacket-len(content)-20, 0)/digestSize)
+	if len(m.Digests) < untold {
+		defer c.sendDigests(now, all) // what is left of them, behind the loads
+	}
 	b := m.Append(nil)
 	c.budget.owe(now, len(all)*(len(b)+packetCost))
 	for _, to := range all {

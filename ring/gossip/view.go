@@ -21,18 +21,21 @@ type View struct {
 	Members   []MemberView `json:"members"`
 	Lost      int          `json:"lost_members"` // went without a word, are looked for
 
-	Entries   int        `json:"entries"`
-	Digest    string     `json:"digest"` // of all entries: members with the same know the same
-	Untold    int        `json:"untold"` // own placements that are not yet among the entries
-	Book      BookTotals `json:"book"`
-	News      NewsView   `json:"news"`
-	Inbox     int        `json:"inbox"` // messages received and not yet read
-	Budget    BudgetView `json:"budget"`
-	Quick     BudgetView `json:"quick_budget"`
-	Traffic   Traffic    `json:"traffic"`
-	Asks      AskTotals  `json:"preempt"`
-	Totals    Totals     `json:"totals"`
-	Strangers uint64     `json:"strangers"` // packets and streams of other clusters, with wrong keys, or that are garbage
+	Entries int        `json:"entries"`
+	Digest  string     `json:"digest"` // of all entries: members with the same know the same
+	Untold  int        `json:"untold"` // own placements that are not yet among the entries
+	Book    BookTotals `json:"book"`
+	News    NewsView   `json:"news"`
+	Inbox   int        `json:"inbox"` // messages received and not yet read
+	Budget  BudgetView `json:"budget"`
+	Quick   BudgetView `json:"quick_budget"`
+	Traffic Traffic    `json:"traffic"`
+	Asks    AskTotals  `json:"preempt"`
+
+	Readings  DigestTotals `json:"readings"` // of engines' pages
+	Reads     int          `json:"reads"`    // engines that are this member's to read for all
+	Totals    Totals       `json:"totals"`
+	Strangers uint64       `json:"strangers"` // packets and streams of other clusters, with wrong keys, or that are garbage
 
 	Away ring.AwayView `json:"placements_of_others"`
 }
@@ -88,7 +91,7 @@ func (c *Cluster) View() View {
 	v := View{
 		Name: c.name, Cluster: c.opt.Cluster, Address: c.Address(), Ready: c.IsReady(), Alone: c.alone.Load(), Encrypted: c.keyring != nil,
 		Health: c.list.GetHealthScore(), Members: []MemberView{}, Entries: c.book.Len(), Book: c.book.Totals(), News: c.news.view(),
-		Inbox: len(c.inbox), Budget: c.budget.view(), Quick: c.quick.view(), Asks: c.asks.view(), Away: c.opt.Placer.Away(),
+		Inbox: len(c.inbox), Budget: c.budget.view(), Quick: c.quick.view(), Asks: c.asks.view(), Readings: c.digests.view(), Away: c.opt.Placer.Away(),
 		Strangers: c.traffic.strangers.Load() + c.traffic.crowded.Load() + c.library.wrong.Load(),
 		Traffic: Traffic{
 			c.traffic.packetsOut.Load(), c.traffic.bytesOut.Load(), c.traffic.packetsIn.Load(), c.traffic.bytesIn.Load(),
@@ -105,6 +108,11 @@ func (c *Cluster) View() View {
 	c.telling.Lock()
 	v.Digest, v.Untold = c.book.Digest(), c.opt.Placer.Untold()
 	c.telling.Unlock()
+	for _, name := range c.self.Load().engines {
+		if c.Owner(name) {
+			v.Reads++
+		}
+	}
 	v.Strangers += v.Totals.Garbled + v.Totals.Versions
 	for _, m := range c.members.all() {
 		v.Members = append(v.Members, c.viewMember(now, m))
@@ -124,12 +132,13 @@ func (c *Cluster) viewMember(now int64, m *member) MemberView {
 	if age, ok := c.loads.heard(now, m.id); ok {
 		v.Heard = new(age.Seconds())
 	}
+	own := c.self.Load()
 	there := map[uint32]bool{}
 	foreign := 0
 	m.sights.Range(func(k, s any) bool {
 		id, state := k.(uint32), s.(ring.State)
 		there[id] = true
-		name, ok := c.engines[id]
+		name, ok := own.engines[id]
 		if !ok {
 			foreign++
 			name = fmt.Sprintf("unknown here, %08x", id)
@@ -140,32 +149,24 @@ func (c *Cluster) viewMember(now int64, m *member) MemberView {
 		return true
 	})
 	slices.SortFunc(v.NotReady, func(a, b EngineState) int { return strings.Compare(a.Engine, b.Engine) })
-	switch {
-	case m.strange:
+	if m.strange {
 		v.Differs = append(v.Differs, "it is of a version that tells about itself in another way")
 		return v
-	case m.meta.EnginesHash != c.meta.EnginesHash:
-		text := fmt.Sprintf("it has another list of engines: %d, here are %d", m.meta.Engines, c.meta.Engines)
-		if len(there) > 0 {
-			var missing []string
-			for id, name := range c.engines {
-				if !there[id] {
-					missing = append(missing, name)
-				}
-			}
-			slices.Sort(missing)
-			text += fmt.Sprintf("; %d of its own are not known here", foreign)
-			if len(missing) > 0 {
-				text += "; it lacks " + strings.Join(missing[:min(len(missing), 20)], ", ")
+	}
+	v.Differs = own.meta.differences(&m.meta)
+	if m.meta.EnginesHash != own.meta.EnginesHash && len(there) > 0 {
+		var missing []string
+		for id, name := range own.engines {
+			if !there[id] {
+				missing = append(missing, name)
 			}
 		}
+		slices.Sort(missing)
+		text := fmt.Sprintf("%d of its engines are not known here", foreign)
+		if len(missing) > 0 {
+			text += "; it lacks " + strings.Join(missing[:min(len(missing), 20)], ", ")
+		}
 		v.Differs = append(v.Differs, text)
-	}
-	if m.meta.Settings != c.meta.Settings {
-		v.Differs = append(v.Differs, "settings that placement depends on differ: sessions are not recognised across")
-	}
-	if m.meta.Newest < version || m.meta.Oldest > version {
-		v.Differs = append(v.Differs, "it does not read this member's messages")
 	}
 	return v
 }

@@ -21,6 +21,9 @@ import (
 //	answer   = id(8) answer(1)
 //	hashes   = { hash(4) }*
 //	sights   = { engine(4) state(1) }*
+//	digests  = { length(1) engine(4) reader(4) age in 0.1 s(uvarint) running+1(uvarint) waiting+1(uvarint) usage+1(uvarint)
+//	             kv tokens(uvarint) start(uvarint) work+1(uvarint) source(1) models(4) }*
+//	speeds   = { length(1) engine(4) fresh tokens per second(uvarint) }*
 //
 // Numbers of fixed size are little endian.
 const version = 1
@@ -37,6 +40,8 @@ const (
 	sectionAnswer  section = 7
 	sectionHashes  section = 8
 	sectionSights  section = 9
+	sectionDigests section = 11 // what the sender has read of engines
+	sectionSpeeds  section = 12
 	sectionReply   section = 10 // entries that a comparison found missing: not passed on at all
 )
 
@@ -45,6 +50,7 @@ const (
 	maxMessage = 8 << 20
 	entrySize  = 32 // an entry on the wire, at most
 	loadSize   = 24
+	digestSize = 60
 )
 
 // Errors of reading.
@@ -96,6 +102,12 @@ func (m *Message) Append(dst []byte) []byte {
 			}
 			return b
 		})
+	}
+	if len(m.Digests) > 0 {
+		dst = inSection(dst, sectionDigests, func(b []byte) []byte { return appendDigests(b, m.Digests) })
+	}
+	if len(m.Speeds) > 0 {
+		dst = inSection(dst, sectionSpeeds, func(b []byte) []byte { return appendSpeeds(b, m.Speeds) })
 	}
 	return dst
 }

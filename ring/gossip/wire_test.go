@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -46,6 +47,10 @@ func anyMessage() *rapid.Generator[Message] {
 		m.Sights = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Sight {
 			return Sight{rapid.Uint32().Draw(t, "engine"), ring.State(rapid.Uint8().Draw(t, "state"))}
 		}), 0, 20).Draw(t, "sights")
+		m.Digests = rapid.SliceOfN(anyDigest(), 0, 20).Draw(t, "digests")
+		m.Speeds = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ring.Speed {
+			return ring.Speed{Engine: rapid.Uint32().Draw(t, "engine"), PerSecond: rapid.IntRange(0, 1<<31-1).Draw(t, "rate")}
+		}), 0, 20).Draw(t, "speeds")
 		return m
 	})
 }
@@ -106,6 +111,10 @@ func TestAnEntryTakesAboutTwentySixBytes(t *testing.T) {
 	if n := len(appendEntry(nil, &e)); n > entrySize {
 		t.Errorf("%d bytes are more than is reckoned with", n)
 	}
+	d := Digest{Age: time.Hour, Running: math.MaxInt32 - 1, Waiting: math.MaxInt32 - 1, Usage: 1000, KVTokens: math.MaxInt64, Start: math.MaxInt32, Work: math.MaxInt64 - 1}
+	if n := len(appendDigests(nil, []Digest{d})); n > digestSize {
+		t.Errorf("a digest takes %d bytes", n)
+	}
 	l := ring.Load{Engine: 1 << 31, Waiting: 1 << 40, Queued: 1 << 20, Running: 1 << 20}
 	if n := len(appendLoads(nil, []ring.Load{l})); n > loadSize {
 		t.Errorf("a load takes %d bytes", n)
@@ -116,7 +125,7 @@ func FuzzRead(f *testing.F) {
 	m := Message{
 		Sender: 7, Sequence: 9, Interval: time.Second, HasLoads: true, Loads: []ring.Load{{Engine: 1, Waiting: 2, Queued: 3, Running: 4}},
 		Entries: []Entry{{Key: 1, Value: 2, Version: 3, Node: 4, Kind: Session, Size: 9, Life: time.Hour}}, Ask: Ask{1, 2, 3}, AnswerID: 4,
-		Hashes: []uint32{1, 2}, Sights: []Sight{{1, ring.Down}},
+		Hashes: []uint32{1, 2}, Sights: []Sight{{1, ring.Down}}, Digests: []Digest{{Engine: 1, Reader: 2, Running: -1, Waiting: 4, Usage: 5, Work: 6}}, Speeds: []ring.Speed{{Engine: 1, PerSecond: 2}},
 	}
 	f.Add(m.Append(nil))
 	f.Add([]byte{version})

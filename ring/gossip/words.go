@@ -35,16 +35,3 @@ func (c *Cluster) Saw(engine string, state ring.State) {
 	e := c.write(now, Entry{Key: key, Kind: Hint, Value: uint32(state), Life: hintLife})
 	c.sendQuick(now, []Entry{e}, nil)
 }
-
-// Owner tells whether this member is the one to look after an engine (to scrape its load for all): one of those that were heard of
-// lately, the same for all members that hear of each other.
-func (c *Cluster) Owner(engine string) bool {
-	now := c.now()
-	ids := []uint32{c.node}
-	for _, m := range c.members.all() {
-		if !c.loads.silent(now, m.id) {
-			ids = append(ids, m.id)
-		}
-	}
-	return ownerOf(ring.EngineID(engine), ids) == c.node
-}

@@ -1,0 +1,46 @@
+package gossip
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+// self is what this member knows by its configuration and tells the others. Never changed, only replaced.
+type self struct {
+	meta    meta
+	engines map[uint32]string // names by id
+}
+
+func newSelf(opt *Options) *self {
+	s := &self{engines: make(map[uint32]string, len(opt.Engines))}
+	for _, name := range opt.Engines {
+		s.engines[ring.EngineID(name)] = name
+	}
+	s.meta = meta{
+		Oldest: version, Newest: version, Engines: uint16(min(len(opt.Engines), math.MaxUint16)), EnginesHash: hashNames(opt.Engines),
+		Settings: opt.Settings, Program: opt.Version, Weights: opt.Weights,
+	}
+	return s
+}
+
+// SetEngines replaces the list of engines and what goes with it, after a reload, and tells the others. settings and weights are as in
+// Options. Members of a list that differs cope.
+func (c *Cluster) SetEngines(names []string, settings, weights uint32) error {
+	opt := Options{Engines: names, Settings: settings, Weights: weights, Version: c.opt.Version}
+	c.self.Store(newSelf(&opt))
+	if err := c.list.UpdateNode(time.Second); err != nil {
+		return fmt.Errorf("tell the cluster of another list of engines: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) ownMeta() *meta { return &c.self.Load().meta }
+
+// engineName is the name of an engine of ours.
+func (c *Cluster) engineName(id uint32) (name string, ok bool) {
+	name, ok = c.self.Load().engines[id]
+	return name, ok
+}
