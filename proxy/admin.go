@@ -126,6 +126,7 @@ type engineView struct {
 	Connections int64            `json:"connections"`
 	Dials       uint64           `json:"dials"`
 	Stale       uint64           `json:"stale_connections"`
+	Reported    reported         `json:"reported"`
 	Lanes       lane.View        `json:"lanes"`
 	Placement   *ring.EngineView `json:"placement,omitempty"`
 }
@@ -138,7 +139,7 @@ func (s *Server) engineViews() []engineView {
 	}
 	var views []engineView
 	for name, up := range s.upstreams() {
-		v := engineView{Name: name, URL: up.Target.String(), Kind: up.DetectedKind(), State: up.State().String(), Reason: up.Reason(), Models: []string{}, Connections: up.pool.Open(), Dials: up.pool.Dials.Load(), Stale: up.pool.Stale.Load(), Lanes: up.lanes.view(), Placement: placed[name]}
+		v := engineView{Name: name, URL: up.Target.String(), Kind: up.DetectedKind(), State: up.State().String(), Reason: up.Reason(), Models: []string{}, Connections: up.pool.Open(), Dials: up.pool.Dials.Load(), Stale: up.pool.Stale.Load(), Reported: s.reported(up.Engine), Lanes: up.lanes.view(), Placement: placed[name]}
 		for _, m := range up.Models() {
 			v.Models = append(v.Models, m.ID)
 		}

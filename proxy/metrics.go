@@ -231,6 +231,7 @@ func (m *metricSet) write(s *Server, w io.Writer) {
 	m.set.WritePrometheus(w)
 	writePlacement(w, s.placer)
 	writeCluster(w, s.cluster.Load())
+	writeReadings(w, s)
 	writeLanes(w, s)
 	metrics.WriteProcessMetrics(w)
 }

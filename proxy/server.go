@@ -102,6 +102,7 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 	})
 	watching := cfg.FleetOptions()
 	watching.Logger, watching.OnChange = opt.Log, s.engineChanged
+	watching.Turn, watching.OnRead = s.readingTurn, s.tellReading
 	s.fleet, err = engines.NewFleet(cfg.Specs(), watching)
 	if err != nil {
 		return nil, err
