@@ -56,6 +56,16 @@ func (a *away) find(key uint64, tail bool) uint32 {
 	return none
 }
 
+// alive returns what others have told of a key, nil if they have not or it has ended.
+func (a *away) alive(key uint64, tail bool, now int64) *stranger {
+	if i := a.find(key, tail); i != none {
+		if s := a.all.at(i); s.until > now {
+			return s
+		}
+	}
+	return nil
+}
+
 // remoteLoad is what other proxies have on an engine. The zero value is also what is known when they are silent: nothing.
 type remoteLoad struct {
 	waiting int64
@@ -74,6 +84,9 @@ func (p *Placer) Import(now int64, list []Binding) {
 	}
 	p.advance(now)
 	for i := range list {
+		if _, own := p.share.pending[bindingID{list[i].Key, list[i].Tail}]; own {
+			continue // what was placed here meanwhile will be told as newer than this, and all will follow it
+		}
 		p.take(&list[i])
 	}
 }
@@ -89,9 +102,9 @@ func (p *Placer) take(b *Binding) {
 		return
 	}
 	a.told.Taken++
-	life := p.opt.SessionIdle
+	life := p.toldLife()
 	if b.Tail {
-		life = min(tailLife, life)
+		life = min(tailLife, p.opt.SessionIdle)
 	}
 	seen := p.now - int64(max(life-b.Life, 0))
 	if !b.Tail {

@@ -7,7 +7,7 @@ import "slices"
 const (
 	maxRingCandidates = 8
 	maxHolders        = 4
-	maxCandidates     = maxRingCandidates + maxHolders + 2
+	maxCandidates     = maxRingCandidates + maxHolders + 1 + len(look{}.likely)
 )
 
 // candidate is an engine looked at for a turn.
@@ -30,10 +30,38 @@ type look struct {
 	spread   bool     // the head is shared by so many sessions that it plays no part in the choice
 	deepest  int      // kept points that some engine holds
 	excluded []uint16 // slots
-	like     *engine  // where others have told a session to live that this turn may be a fork of
-	likeWarm int      // tokens that it would find there
-	lives    ref      // the engine that already counts the session's context, if any
-	has      int      // that context
+	likely   [2]likely
+	isNew    bool   // its session is
+	had      uint32 // canonical bytes of the session's last prompt here; 0 = none, or not known
+	lived    ref    // the engine that the session is bound to
+	lives    ref    // the engine that already counts the session's context, if any
+	has      int    // that context
+}
+
+// likely is an engine where others have told something to be that this turn may share.
+type likely struct {
+	e    *engine
+	warm int // tokens of the prompt
+}
+
+// expect notes that a turn will find tokens of its prompt on an engine, by what others have told.
+func (l *look) expect(e *engine, warm int) {
+	for i := range l.likely {
+		if x := &l.likely[i]; x.e == nil || x.e == e {
+			x.e, x.warm = e, max(x.warm, warm)
+			return
+		}
+	}
+}
+
+// expected is how many tokens it will find there by what others have told.
+func (l *look) expected(e *engine) int {
+	for i := range l.likely {
+		if l.likely[i].e == e {
+			return l.likely[i].warm
+		}
+	}
+	return 0
 }
 
 func (l *look) usable(e *engine) bool {
@@ -58,8 +86,8 @@ func (p *Placer) consider(l *look, e *engine) {
 			c.warm = c.seen
 		}
 	}
-	if e == l.like && !e.cacheless() {
-		c.seen = max(c.seen, l.likeWarm)
+	if told := l.expected(e); told > 0 && !e.cacheless() {
+		c.seen = max(c.seen, told)
 		c.warm = c.seen
 	}
 	p.candidates = append(p.candidates, c)
@@ -107,8 +135,10 @@ func (p *Placer) gather(l *look, ringKey uint64, parent *engine) {
 			i = entry.same
 		}
 	}
-	if parent != nil && l.usable(parent) && parent.State != Busy && pool.serves(parent) {
-		p.consider(l, parent)
+	for _, e := range [...]*engine{parent, l.likely[0].e, l.likely[1].e} {
+		if e != nil && l.usable(e) && e.State != Busy && pool.serves(e) {
+			p.consider(l, e)
+		}
 	}
 	if len(p.candidates) == 0 {
 		p.fromRing(l, ringKey, pool.busy, true)

@@ -23,7 +23,7 @@ func (p *Placer) meet(key uint64, tail bool, as uint64, named bool, t *Turn) uin
 	a.told.Met++
 	s := p.sessions.all.at(i)
 	p.setContext(i, int(told.tokens))
-	s.named, s.told = named, toldAt(p.now, SizeClass(int(told.tokens)), true)
+	s.named, s.told = named, toldAt(told.seen, SizeClass(int(told.tokens)), true)
 	return i
 }
 
@@ -67,26 +67,41 @@ func (p *Placer) like(t *Turn, key uint64) uint64 {
 }
 
 // followLike is the engine of that session; most of what it has there counts as the fork's, too.
-func (p *Placer) followLike(l *look, key uint64) *engine {
-	if i := p.sessions.find(key); i != none {
+func (p *Placer) followLike(l *look, key uint64) *engine { return p.parent(l, key, true) }
+
+// parent is the engine of the session that a new one is said or believed to come from. What the index knows of its history decides
+// how much of that is shared. Where others have told of it, a fork is believed to share most of it; shares is false where that is
+// not to be expected.
+func (p *Placer) parent(l *look, key uint64, shares bool) *engine {
+	i, scoped := p.scoped(key, l.t.Seed)
+	if i != none {
 		s := p.sessions.all.at(i)
-		l.like = p.engineOf(s.engine)
-		if l.like != nil {
-			l.likeWarm = min(p.toldWarm(s, l.like), l.tokens) / 4 * 3
+		e := p.engineOf(s.engine)
+		if e != nil && p.share != nil && shares {
+			p.expectHistory(l, e, p.toldWarm(s, e))
 		}
-	} else if i := p.share.away.find(key, false); i != none {
-		s := p.share.away.all.at(i)
-		l.like, l.likeWarm = p.engineOf(s.engine), min(int(s.tokens), l.tokens)/4*3
+		return e
 	}
-	return l.like
+	if p.share == nil {
+		return nil
+	}
+	s := p.share.away.alive(scoped, false, p.now)
+	if s == nil {
+		return nil
+	}
+	e := p.engineOf(s.engine)
+	if e != nil && shares && s.seen >= e.coldSince {
+		p.expectHistory(l, e, int(s.tokens))
+	}
+	return e
 }
 
-// engineAway is where others have told a session to be.
-func (p *Placer) engineAway(key uint64) *engine {
-	if i := p.share.away.find(key, false); i != none {
-		return p.engineOf(p.share.away.all.at(i).engine)
+// expectHistory counts most of a parent's context as warm for a turn that may be its fork. One that only begins (it ends with its
+// first user message) is none: a sub-agent, say, that names who called it.
+func (p *Placer) expectHistory(l *look, e *engine, tokens int) {
+	if pr := l.t.Prompt; pr != nil && len(pr.Chain) > max(pr.First, 1) && tokens > 0 {
+		l.expect(e, min(tokens, l.tokens)/4*3)
 	}
-	return nil
 }
 
 // taken tells whether a key stands for a session here or elsewhere.
@@ -108,9 +123,18 @@ func (p *Placer) toldWarm(s *session, e *engine) int {
 	return int(s.context) + int(s.shared)
 }
 
+// known tells whether something is known of a session, here or from others.
+func (p *Placer) known(key, seed uint64) bool {
+	if key == 0 {
+		return false
+	}
+	i, scoped := p.scoped(key, seed)
+	return i != none || p.share.away.alive(scoped, false, p.now) != nil
+}
+
 // Missing tells whether a turn goes on with a session of which nothing is known, here or from others: if there are other proxies,
-// the news of it may be under way. A turn that only begins (it ends with its first user message) misses nothing. What Missing
-// says holds for the moment; it changes nothing.
+// the news of it may be under way. A turn that only begins (it ends with its first user message) misses nothing, nor does a fork
+// of something known. What Missing says holds for the moment; it changes nothing.
 func (p *Placer) Missing(t *Turn) bool {
 	pr := t.Prompt
 	if pr == nil || len(pr.Chain) <= max(pr.First, 1) {
@@ -123,7 +147,7 @@ func (p *Placer) Missing(t *Turn) bool {
 	}
 	if t.Session != 0 {
 		i, key := p.scoped(t.Session, t.Seed)
-		return i == none && p.share.away.find(key, false) == none
+		return i == none && p.share.away.find(key, false) == none && !p.known(t.Parent, t.Seed) && !p.knowsSome(pr)
 	}
 	first := max(pr.First, 1)
 	if p.taken(join(pr.Chain[first-1].Fingerprint, 0)) {

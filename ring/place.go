@@ -31,6 +31,10 @@ func (p *Placer) Place(t *Turn, d *Decision) (*Charge, error) {
 	p.prepare(&l)
 
 	r := p.resolve(t)
+	if r.session != none {
+		s := p.sessions.all.at(r.session)
+		l.had, l.lived = s.bytes, s.engine
+	}
 	var found *candidate
 	if r.session != none && (r.extends || t.Continues) {
 		found, d.Reason = p.placeKnown(&l, r)
@@ -144,16 +148,12 @@ func (p *Placer) keptBefore(bytes uint32) int {
 // placeNew places the first turn of a session.
 func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 	var parent *engine
-	key := l.t.Parent
-	if r.owner != 0 {
-		key = r.owner // a side session is as likely to share something with its owner's history
-	}
-	if key != 0 {
-		if i, _ := p.scoped(key, l.t.Seed); i != none {
-			parent = p.engineOf(p.sessions.all.at(i).engine)
-		} else if p.share != nil {
-			parent = p.engineAway(key)
-		}
+	l.isNew = true
+	switch {
+	case r.owner != 0:
+		parent = p.parent(l, r.owner, false) // as likely to share something with its owner's history, though not all of it
+	case l.t.Parent != 0:
+		parent = p.parent(l, l.t.Parent, true)
 	}
 	if r.like != 0 && parent == nil {
 		parent = p.followLike(l, r.like)
@@ -170,7 +170,7 @@ func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 
 // why names what brought a new session to its engine.
 func (p *Placer) why(l *look, c *candidate, r resolved, parent *engine) Reason {
-	if c.e == parent && c.held > p.keptHead {
+	if c.e == parent && (c.held > p.keptHead || l.expected(parent) > l.head) {
 		return Parent
 	}
 	home := p.home(l.m.pool, r.ringKey)
@@ -209,6 +209,9 @@ func (p *Placer) placeAnywhere(l *look, r resolved, parent *engine) *candidate {
 		fingerprint := p.kept[p.keptHead-1].Fingerprint
 		copies := p.index.copies(fingerprint)
 		l.spread = copies > 0 && p.sessions.users(fingerprint) >= p.opt.SessionsPerCopy*copies
+	}
+	if l.isNew && p.share != nil {
+		p.followMilestones(l)
 	}
 	p.gather(l, r.ringKey, parent)
 	if len(p.candidates) == 0 {

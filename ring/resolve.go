@@ -66,7 +66,11 @@ func (p *Placer) resolve(t *Turn) resolved {
 		i = p.meet(key, false, key, true, t)
 	}
 	if i == none {
-		return resolved{key: key, ringKey: ringKey}
+		r := resolved{key: key, ringKey: ringKey}
+		if p.share != nil && len(p.chain) > 0 {
+			r.like = p.like(t, join(p.beginning(t), 0))
+		}
+		return r
 	}
 	s := p.sessions.all.at(i)
 	if p.extends(t, s) {
@@ -123,6 +127,11 @@ func (p *Placer) extends(t *Turn, s *session) bool {
 	return depth > p.keptHead && 5*int64(p.kept[depth-1].Bytes) >= 4*int64(s.bytes)
 }
 
+// beginning is the fingerprint at the end of a prompt's first user message.
+func (p *Placer) beginning(t *Turn) uint64 {
+	return p.chain[min(max(t.Prompt.First, 1), len(p.chain))-1].Fingerprint
+}
+
 // resolveByPrompt finds the session that a prompt extends, among those without a key of their own or among the side sessions
 // of owner.
 func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
@@ -130,7 +139,7 @@ func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
 		p.sequence++
 		return resolved{ringKey: join(p.sequence, 1), anywhere: true}
 	}
-	first := p.chain[min(max(t.Prompt.First, 1), len(p.chain))-1].Fingerprint
+	first := p.beginning(t)
 	fresh := resolved{key: join(first, owner), owner: owner, ringKey: first, tailed: true}
 	end := tail(t.Prompt)
 	for n := len(p.chain) - 1; n >= max(t.Prompt.Head, len(p.chain)-tailWindow, 0); n-- {

@@ -13,11 +13,11 @@ import (
 
 // Binding is a recorded placement of a session as it travels between proxies.
 type Binding struct {
-	Key    uint64        // of the session; of a tail binding the fingerprint at which its last prompt ended
+	Key    uint64        // of the session; of a tail binding the fingerprint at which its last prompt ended, or a milestone's key
 	Engine uint32        // EngineID of the engine's name
 	Tokens int           // context that it keeps there
 	Life   time.Duration // what is left until it is forgotten
-	Tail   bool          // Key is a fingerprint: the way to a session that cannot be told by its beginning
+	Tail   bool          // Key comes from a prompt: the way to a session that cannot be told by its beginning, or a milestone
 	Reset  bool          // the session has a new history: what is known of its last prompt is void
 	Home   bool          // the ring says the same: news of little worth
 	Urgent bool          // new or moved: its next turn may reach another proxy at once
@@ -51,7 +51,7 @@ const (
 type told uint32
 
 func toldAt(now int64, size uint8, byOthers bool) told {
-	t := told(size&0x7f)<<24 | told(now/4e9+1)&0xffffff
+	t := told(size&0x7f)<<24 | told(max(now, 0)/4e9+1)&0xffffff
 	if byOthers {
 		t |= 1 << 31
 	}
@@ -64,12 +64,13 @@ func (t told) at() int64      { return (int64(t&0xffffff) - 1) * 4e9 }
 
 // sharing is the part of a Placer that shares.
 type sharing struct {
-	wake   func()
-	woken  bool // wake was called and nobody has collected since
-	untold []Binding
-	loud   []uint16 // slots whose charges should be told at once
-	shed   uint64   // news dropped because nobody collected it in time
-	reset  uint64   // key of the session that has just got a new history
+	wake    func()
+	woken   bool // wake was called and nobody has collected since
+	untold  []Binding
+	pending map[bindingID]int // where each stands among the untold
+	loud    []uint16          // slots whose charges should be told at once
+	shed    uint64            // news dropped because nobody collected it in time
+	reset   uint64            // key of the session that has just got a new history
 
 	layout *layout // for which ids holds
 	ids    map[uint32]*engine
@@ -84,7 +85,7 @@ func (p *Placer) Share(salt uint64, wake func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sequence = mix(salt)
-	p.share = &sharing{wake: wake}
+	p.share = &sharing{wake: wake, pending: map[bindingID]int{}}
 	p.share.away.init()
 }
 
@@ -103,6 +104,7 @@ func (p *Placer) Collect(bindings []Binding, loads []Load) ([]Binding, []Load) {
 			loads = append(loads, e.load())
 		}
 	}
+	s.forgetPending()
 	s.untold, s.loud, s.woken = s.untold[:0], s.loud[:0], false
 	return bindings, loads
 }
@@ -157,16 +159,22 @@ func (s *sharing) rouse() {
 func (p *Placer) tellSession(l *look, d *Decision, ch *Charge, r resolved) {
 	s := p.sessions.all.at(ch.session)
 	size := SizeClass(int(s.context) + int(s.shared))
-	b := Binding{Key: s.key, Engine: EngineID(ch.e.Name), Tokens: int(s.context) + int(s.shared), Life: p.opt.SessionIdle, Home: d.Home == d.Engine}
-	b.Reset = p.share.reset != 0 && p.share.reset == s.key
+	b := Binding{Key: s.key, Engine: EngineID(ch.e.Name), Tokens: int(s.context) + int(s.shared), Life: p.toldLife(), Home: d.Home == d.Engine}
+	if b.Reset = p.share.reset == s.key; b.Reset {
+		p.share.reset = 0
+	}
 	b.Urgent = r.session == none || d.Reason == Moved || d.Reason == Failover || b.Reset
-	p.share.reset = 0
-	due := p.now-s.told.at() >= int64(min(p.opt.SessionIdle, p.opt.Active)/2)
+	moved := r.session != none && l.lived != ch.e.ref()
+	b.Urgent = b.Urgent || moved
+	due := s.told != 0 && p.now-s.told.at() >= int64(p.renewal())
 	if b.Urgent || s.told == 0 || due || size >= s.told.size()+growth {
 		s.told = toldAt(p.now, size, false)
-		p.tellBinding(b)
+		if !p.tellBinding(b) {
+			s.told = 0 // with its next turn
+		}
 	}
 	s.told &^= 1 << 31 // what others told of it before this turn is outdated: the index knows
+	p.tellMilestones(l, ch, s, moved, due)
 	if s.named || len(p.chain) == 0 {
 		return
 	}
@@ -186,17 +194,55 @@ func (p *Placer) tellAdopted(owner, side uint32) {
 	if e := p.engineOf(s.engine); e != nil {
 		tokens := int(s.context) + int(s.shared)
 		s.told = toldAt(p.now, SizeClass(tokens), false)
-		p.tellBinding(Binding{Key: s.key, Engine: EngineID(e.Name), Tokens: tokens, Life: p.opt.SessionIdle, Reset: true})
+		p.tellBinding(Binding{Key: s.key, Engine: EngineID(e.Name), Tokens: tokens, Life: p.toldLife(), Reset: true})
 	}
 }
 
-func (p *Placer) tellBinding(b Binding) {
-	if len(p.share.untold) >= maxUntold {
-		p.share.shed++
+// renewal is after how long a session that has turns is told again though nothing has changed.
+func (p *Placer) renewal() time.Duration { return min(p.opt.SessionIdle, p.opt.Active) / 2 }
+
+// toldLife is how long others remember a session: as long after its last turn as it is remembered here, which may come up to a
+// renewal after the last news of it.
+func (p *Placer) toldLife() time.Duration { return p.opt.SessionIdle + p.renewal() }
+
+// bindingID is what a binding replaces others of.
+type bindingID struct {
+	key  uint64
+	tail bool
+}
+
+// tellBinding adds news, in the place of older news of the same. It returns false if there was no room.
+func (p *Placer) tellBinding(b Binding) bool {
+	s := p.share
+	n := bindingID{b.Key, b.Tail}
+	if i := p.share.away.find(b.Key, b.Tail); i != none {
+		p.dropAway(i) // outdated
+	}
+	if at, ok := s.pending[n]; ok {
+		old := &s.untold[at]
+		b.Reset, b.Urgent = b.Reset || old.Reset, b.Urgent || old.Urgent
+		*old = b
+		return true
+	}
+	if len(s.untold) >= maxUntold {
+		s.shed++
+		return false
+	}
+	s.pending[n] = len(s.untold)
+	s.untold = append(s.untold, b)
+	s.rouse()
+	return true
+}
+
+// forgetPending empties the names of what waits to be collected. Clearing a map costs what it once held.
+func (s *sharing) forgetPending() {
+	if len(s.untold) > 256 {
+		clear(s.pending)
 		return
 	}
-	p.share.untold = append(p.share.untold, b)
-	p.share.rouse()
+	for i := range s.untold {
+		delete(s.pending, bindingID{s.untold[i].Key, s.untold[i].Tail})
+	}
 }
 
 // SizeClass is a number of tokens in quarters of a doubling, at most 127; 0 = none.
