@@ -20,7 +20,7 @@ func (f *Fleet) rebuildCatalog() {
 	f.changes.Lock()
 	defer f.changes.Unlock()
 	c := &catalog{cards: map[string][]byte{}, engines: map[string][]*Engine{}}
-	for _, e := range f.engines {
+	for _, e := range f.Engines() {
 		for _, m := range e.Models() {
 			if c.cards[m.ID] == nil {
 				c.cards[m.ID] = m.Raw
@@ -29,8 +29,8 @@ func (f *Fleet) rebuildCatalog() {
 			c.engines[m.ID] = append(c.engines[m.ID], e)
 		}
 	}
-	aliases := make([]string, 0, len(f.opt.Aliases))
-	for alias, target := range f.opt.Aliases {
+	aliases := make([]string, 0, len(f.options().Aliases))
+	for alias, target := range f.options().Aliases {
 		if c.cards[alias] == nil && c.cards[target] != nil {
 			aliases = append(aliases, alias)
 		}
@@ -45,7 +45,7 @@ func (f *Fleet) rebuildCatalog() {
 		out.Write(c.cards[name])
 	}
 	for _, alias := range aliases {
-		card := ownCard(alias, f.opt.Aliases[alias])
+		card := ownCard(alias, f.options().Aliases[alias])
 		if len(c.cards) > 0 && out.Len() > len(`{"object":"list","data":[`) {
 			out.WriteByte(',')
 		}
@@ -81,7 +81,7 @@ func (f *Fleet) ModelNames() []string { return f.catalog.Load().names }
 func (f *Fleet) RefreshModels(ctx context.Context) {
 	now := f.now()
 	var waits []chan struct{}
-	for _, e := range f.engines {
+	for _, e := range f.Engines() {
 		e.mu.Lock()
 		if e.health.base == Ready && now.Sub(e.facts.ModelsAt) >= time.Second {
 			waits = append(waits, e.modelsRead)

@@ -47,9 +47,9 @@ func Check(ctx context.Context, specs []Spec, opt CheckOptions) ([]Report, error
 	if err != nil {
 		return nil, err
 	}
-	reports := make([]Report, len(f.engines))
+	reports := make([]Report, len(f.Engines()))
 	var all sync.WaitGroup
-	for i, e := range f.engines {
+	for i, e := range f.Engines() {
 		all.Go(func() { reports[i] = check(ctx, e, opt) })
 	}
 	all.Wait()

@@ -29,9 +29,9 @@ type client struct {
 }
 
 func newClient(e *Engine) *client {
-	c := &client{engine: e, timeout: e.fleet.opt.ProbeTimeout}
+	c := &client{engine: e, timeout: e.fleet.options().ProbeTimeout}
 	transport := &http.Transport{
-		DialContext:            dialer(e.fleet.opt.ConnectTimeout).DialContext,
+		DialContext:            dialer(e.fleet.options().ConnectTimeout).DialContext,
 		TLSClientConfig:        e.TLSConfig(),
 		TLSNextProto:           map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1.1 alone, as requests use it
 		DisableKeepAlives:      true,

@@ -21,9 +21,9 @@ func dialer(timeout time.Duration) *net.Dialer {
 
 // Dial opens a connection to the engine, TLS included, within FleetOptions.ConnectTimeout. Names are resolved anew for each connection (C158).
 func (e *Engine) Dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.fleet.opt.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.fleet.options().ConnectTimeout)
 	defer cancel()
-	conn, err := dialer(e.fleet.opt.ConnectTimeout).DialContext(ctx, "tcp", e.Target.Address)
+	conn, err := dialer(e.fleet.options().ConnectTimeout).DialContext(ctx, "tcp", e.Target.Address)
 	if err != nil {
 		return nil, fmt.Errorf("connect to engine %q at %s: %w", e.Name, e.Target.Address, err)
 	}

@@ -29,16 +29,16 @@ const mostTurns = 3
 
 // turn is how many proxies come before this one in reading the engine's pages. 0 = it is this one's to read.
 func (e *Engine) turn() int {
-	if e.fleet.opt.Turn == nil {
+	if e.fleet.options().Turn == nil {
 		return 0
 	}
-	return min(max(e.fleet.opt.Turn(e.Name), 0), mostTurns)
+	return min(max(e.fleet.options().Turn(e.Name), 0), mostTurns)
 }
 
 // due tells whether something that was last known at a time should be read again: every so often where it is this proxy's to read, and
 // a reading later for each proxy that comes before it and has been silent.
 func (p *prober) dueAgain(now, last time.Time) bool {
-	every := factsEvery * p.e.fleet.opt.ProbeInterval
+	every := factsEvery * p.e.fleet.options().ProbeInterval
 	return !now.Before(last.Add(p.jitter(every) + time.Duration(p.e.turn())*every))
 }
 

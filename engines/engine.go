@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -9,14 +10,22 @@ import (
 	"time"
 )
 
-// Engine is one instance. All methods are safe for concurrent use. Its state machine is drawn at State.
+// Engine is one instance as the operator describes it. It does not change: a new description makes a new Engine with the same record. All methods are safe for concurrent use. Its state machine
+// is drawn at State.
 type Engine struct {
 	Spec
 	Target Target
+	tls    *tls.Config
+	*record
+}
 
-	fleet *Fleet
-	tls   *tls.Config
-	wake  chan struct{} // capacity 1: the probing goroutine looks again at what is due
+// record is what is known of an instance. It lasts as long as its name and address stay in the fleet, whatever else is said about it anew.
+type record struct {
+	fleet   *Fleet
+	latest  atomic.Pointer[Engine] // its present description
+	removed atomic.Bool            // no longer in the fleet: nobody is told of it any more
+	stop    context.CancelFunc     // ends its probing; nil while there is none; guarded by fleet.probing
+	wake    chan struct{}          // capacity 1: the probing goroutine looks again at what is due
 
 	// calm and answeredAt keep the report of an ordinary answer, one per request, free of the lock.
 	calm       atomic.Bool

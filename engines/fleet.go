@@ -2,7 +2,6 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -33,82 +32,89 @@ type FleetOptions struct {
 	Now func() time.Time // nil = time.Now
 }
 
-// Fleet is the list of engines. It is fixed; what changes is what is known of each.
+func (o *FleetOptions) setDefaults() {
+	if o.ProbeInterval <= 0 {
+		o.ProbeInterval = 2 * time.Second
+	}
+	if o.ProbeTimeout <= 0 {
+		o.ProbeTimeout = 3 * time.Second
+	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = 2 * time.Second
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Fleet is the list of engines and what is known of each. A Plan changes the list.
 type Fleet struct {
-	opt     FleetOptions
-	engines []*Engine
-	byName  map[string]*Engine
+	opt     atomic.Pointer[FleetOptions]
+	roster  atomic.Pointer[roster]
 	catalog atomic.Pointer[catalog]
-	ran     atomic.Bool
+
+	probing struct {
+		sync.Mutex
+		ctx  context.Context // of Run; nil before
+		work sync.WaitGroup
+	}
 
 	changes struct {
 		sync.Mutex
-		queue   []*Engine // engines with pending changes, each once: bounded by the fleet
+		queue   []*record // engines with pending changes, each once: bounded by the fleet
 		calling bool      // somebody is working the queue off
 	}
 }
 
 // NewFleet checks specs and makes a fleet whose engines are all Starting. Nothing is sent before Run.
 func NewFleet(specs []Spec, opt FleetOptions) (*Fleet, error) {
-	if len(specs) == 0 {
-		return nil, errors.New("a fleet needs at least one engine")
+	opt.setDefaults()
+	f := &Fleet{}
+	f.opt.Store(&opt)
+	f.roster.Store(&roster{})
+	plan, err := f.Plan(specs, opt)
+	if err != nil {
+		return nil, err
 	}
-	if opt.ProbeInterval <= 0 {
-		opt.ProbeInterval = 2 * time.Second
-	}
-	if opt.ProbeTimeout <= 0 {
-		opt.ProbeTimeout = 3 * time.Second
-	}
-	if opt.ConnectTimeout <= 0 {
-		opt.ConnectTimeout = 2 * time.Second
-	}
-	if opt.Now == nil {
-		opt.Now = time.Now
-	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
-	f := &Fleet{opt: opt, byName: make(map[string]*Engine, len(specs))}
-	for _, spec := range specs {
-		spec, target, err := spec.complete()
-		if err != nil {
-			return nil, err
-		}
-		if f.byName[spec.Name] != nil {
-			return nil, fmt.Errorf("engine %q: the name is taken; the ring is built from names, so each needs its own", spec.Name)
-		}
-		secure, err := tlsConfig(&spec, &target)
-		if err != nil {
-			return nil, err
-		}
-		e := &Engine{
-			Spec: spec, Target: target, fleet: f, tls: secure, wake: make(chan struct{}, 1), firstProbe: make(chan struct{}), modelsRead: make(chan struct{}),
-			work:   -1,
-			facts:  Facts{Running: -1, Waiting: -1, KVUsage: -1},
-			health: health{base: Starting, reason: "not probed yet", since: opt.Now()},
-		}
-		f.engines = append(f.engines, e)
-		f.byName[spec.Name] = e
-	}
-	f.rebuildCatalog()
+	plan.Apply()
 	return f, nil
 }
 
 // Run probes until ctx ends, and returns when every goroutine it started is gone. To be called once.
 func (f *Fleet) Run(ctx context.Context) {
-	if f.ran.Swap(true) {
+	p := &f.probing
+	p.Lock()
+	if p.ctx != nil {
 		panic("engines: Fleet.Run called twice")
 	}
-	var all sync.WaitGroup
-	for _, e := range f.engines {
-		all.Go(func() { newProber(e).run(ctx) })
+	p.ctx = ctx
+	for _, e := range f.Engines() {
+		f.probe(e)
 	}
-	all.Wait()
+	p.Unlock()
+	<-ctx.Done()
+	p.Lock() // whoever adds engines has added them, and sees from now on that it is over
+	p.Unlock()
+	p.work.Wait()
+}
+
+// probe starts the probing of an engine unless that is over or has not begun. With probing held.
+func (f *Fleet) probe(e *Engine) {
+	p := &f.probing
+	if p.ctx == nil || p.ctx.Err() != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(p.ctx)
+	e.stop = stop
+	p.work.Go(func() { newProber(e).run(ctx) })
 }
 
 // Settled waits until each engine has been probed once, whatever the outcome, or ctx ends.
 func (f *Fleet) Settled(ctx context.Context) error {
-	for _, e := range f.engines {
+	for _, e := range f.Engines() {
 		select {
 		case <-e.firstProbe:
 		case <-ctx.Done():
@@ -118,16 +124,16 @@ func (f *Fleet) Settled(ctx context.Context) error {
 	return nil
 }
 
-// Engines is the whole list in the order of the configuration; not to be changed.
-func (f *Fleet) Engines() []*Engine { return f.engines }
+// Engines is the whole list as it is now, in the order of the configuration; not to be changed.
+func (f *Fleet) Engines() []*Engine { return f.roster.Load().engines }
 
 // ByName is the engine of a name, or nil.
-func (f *Fleet) ByName(name string) *Engine { return f.byName[name] }
+func (f *Fleet) ByName(name string) *Engine { return f.roster.Load().byName[name] }
 
 // Status is a snapshot of all engines, for people.
 func (f *Fleet) Status() []Status {
-	out := make([]Status, len(f.engines))
-	for i, e := range f.engines {
+	out := make([]Status, len(f.Engines()))
+	for i, e := range f.Engines() {
 		out[i] = e.Status()
 	}
 	return out
@@ -140,7 +146,7 @@ func (f *Fleet) Drain(name string) error { return f.setDrained(name, true) }
 func (f *Fleet) Undrain(name string) error { return f.setDrained(name, false) }
 
 func (f *Fleet) setDrained(name string, drained bool) error {
-	e := f.byName[name]
+	e := f.ByName(name)
 	if e == nil {
 		return fmt.Errorf("there is no engine %q", name)
 	}
@@ -149,16 +155,18 @@ func (f *Fleet) setDrained(name string, drained bool) error {
 	e.health.drained = drained
 	change := e.settle(now)
 	e.mu.Unlock()
-	f.opt.Logger.Info("engine drain changed by the operator", "engine", name, "drained", drained)
+	f.options().Logger.Info("engine drain changed by the operator", "engine", name, "drained", drained)
 	f.notify(e, change)
 	return nil
 }
 
-func (f *Fleet) now() time.Time { return f.opt.Now() }
+func (f *Fleet) options() *FleetOptions { return f.opt.Load() }
+
+func (f *Fleet) now() time.Time { return f.options().Now() }
 
 // notify announces a change. Whoever finds nobody calling becomes the caller and works off what others add meanwhile: calls are in order and one at a time, yet need no goroutine and no lock.
 func (f *Fleet) notify(e *Engine, change Change) {
-	if change == 0 {
+	if change == 0 || e.removed.Load() {
 		return
 	}
 	if change&ModelsChanged != 0 {
@@ -167,13 +175,13 @@ func (f *Fleet) notify(e *Engine, change Change) {
 	if change&(StateChanged|Restarted) != 0 {
 		f.log(e, change)
 	}
-	if f.opt.OnChange == nil {
+	if f.options().OnChange == nil {
 		return
 	}
 	c := &f.changes
 	c.Lock()
 	if e.pending == 0 {
-		c.queue = append(c.queue, e)
+		c.queue = append(c.queue, e.record)
 	}
 	e.pending |= change
 	if c.calling {
@@ -187,7 +195,9 @@ func (f *Fleet) notify(e *Engine, change Change) {
 		what := next.pending
 		next.pending = 0
 		c.Unlock()
-		f.opt.OnChange(next, what)
+		if !next.removed.Load() {
+			f.options().OnChange(next.latest.Load(), what)
+		}
 		c.Lock()
 	}
 	c.queue, c.calling = nil, false
@@ -210,5 +220,5 @@ func (f *Fleet) log(e *Engine, change Change) {
 	if state == Busy && reason == "" { // full for a moment; failing requests have a reason
 		level = slog.LevelDebug
 	}
-	f.opt.Logger.LogAttrs(context.Background(), level, "engine changed", attributes...)
+	f.options().Logger.LogAttrs(context.Background(), level, "engine changed", attributes...)
 }

@@ -83,6 +83,13 @@ func NewPool(target Target, opt PoolOptions) *Pool {
 	return &Pool{target: target, opt: opt}
 }
 
+// Adjust changes how long connections rest and how new ones are made; a reload may. Values as in PoolOptions.
+func (p *Pool) Adjust(maxIdle, connectTimeout time.Duration, secure *tls.Config) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opt.MaxIdle, p.opt.ConnectTimeout, p.opt.TLS = maxIdle, connectTimeout, secure
+}
+
 // Target is the engine's address that this pool dials.
 func (p *Pool) Target() *Target { return &p.target }
 
@@ -185,19 +192,22 @@ func (p *Pool) discard(c *conn) {
 
 // dial opens a connection within the connect timeout.
 func (p *Pool) dial(ctx context.Context) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.opt.ConnectTimeout)
+	p.mu.Lock()
+	opt := p.opt
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, opt.ConnectTimeout)
 	defer cancel()
 	p.Dials.Add(1)
-	nc, err := p.opt.Dial(ctx, p.target.Address)
+	nc, err := opt.Dial(ctx, p.target.Address)
 	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = fmt.Errorf("no answer within the connect timeout of %v: %w", p.opt.ConnectTimeout, err)
+			err = fmt.Errorf("no answer within the connect timeout of %v: %w", opt.ConnectTimeout, err)
 		}
 		return nil, fmt.Errorf("dialing %s: %w", p.target.Address, err)
 	}
 	nc = Direct(nc)
 	if p.target.TLS {
-		cfg := p.opt.TLS.Clone()
+		cfg := opt.TLS.Clone()
 		if cfg == nil {
 			cfg = &tls.Config{MinVersion: tls.VersionTLS12}
 		}

@@ -21,6 +21,7 @@ const (
 // prober is the goroutine of one engine, and owns what only that needs.
 type prober struct {
 	e      *Engine
+	opt    *FleetOptions // that client was made with
 	client *client
 
 	noHealth   int // rounds left in which the health page counts as missing
@@ -33,10 +34,25 @@ type prober struct {
 }
 
 func newProber(e *Engine) *prober {
-	return &prober{e: e, client: newClient(e)}
+	return &prober{e: e, opt: e.fleet.options(), client: newClient(e)}
+}
+
+// follow takes over what a reload says of the engine and of probing.
+func (p *prober) follow() {
+	e, opt := p.e.latest.Load(), p.e.fleet.options()
+	if e == p.e && opt == p.opt {
+		return
+	}
+	if e != p.e {
+		p.settled, p.noHealth = false, 0
+	}
+	client := newClient(e)
+	client.sent, client.failed = p.client.sent, p.client.failed
+	p.e, p.opt, p.client = e, opt, client
 }
 
 func (p *prober) run(ctx context.Context) {
+	defer p.e.modelsDone() // nobody waits for a list that will not be read
 	timer := time.NewTimer(p.stagger())
 	defer timer.Stop()
 	for {
@@ -46,6 +62,7 @@ func (p *prober) run(ctx context.Context) {
 		case <-timer.C:
 		case <-p.e.wake:
 		}
+		p.follow()
 		now := p.e.fleet.now()
 		p.e.refreshState(now)
 		if wait := p.due(now); wait > 0 {
@@ -64,7 +81,7 @@ func (p *prober) run(ctx context.Context) {
 // stagger spreads the first probes of a big fleet: all at once they would be as many connections.
 func (p *prober) stagger() time.Duration {
 	f := p.e.fleet
-	return rand.N(min(time.Duration(len(f.engines))*2*time.Millisecond, f.opt.ProbeInterval/2) + 1)
+	return rand.N(min(time.Duration(len(f.Engines()))*2*time.Millisecond, f.options().ProbeInterval/2) + 1)
 }
 
 // due is how long until the next round, or until a state ends by itself.
@@ -76,7 +93,7 @@ func (p *prober) due(now time.Time) time.Duration {
 	state, busy := p.e.health.base, p.e.health.busy
 	uneasy := state != Ready || p.e.health.silent > 0 || p.e.health.breaker.open
 	p.e.mu.Unlock()
-	pause := p.e.fleet.opt.ProbeInterval
+	pause := p.e.fleet.options().ProbeInterval
 	if uneasy {
 		pause = min(pause, restless)
 	}
@@ -138,6 +155,9 @@ func (p *prober) apply(v verdict, models *[]Model, facts *reading) {
 	now := e.fleet.now()
 	var change Change
 	e.mu.Lock()
+	if e.latest.Load() != e {
+		models = nil // read under rules that a reload has changed meanwhile
+	}
 	if at := e.answeredAt.Load(); at > 0 && time.Unix(0, at).After(e.health.answered) {
 		e.health.answered = time.Unix(0, at)
 	}
@@ -158,8 +178,8 @@ func (p *prober) apply(v verdict, models *[]Model, facts *reading) {
 	e.mu.Unlock()
 	e.first.Do(func() { close(e.firstProbe) })
 	e.fleet.notify(e, change)
-	if facts != nil && !facts.incomplete && e.fleet.opt.OnRead != nil {
-		e.fleet.opt.OnRead(e)
+	if facts != nil && !facts.incomplete && e.fleet.options().OnRead != nil {
+		e.fleet.options().OnRead(e)
 	}
 }
 
