@@ -36,7 +36,7 @@ type Cluster struct {
 	// Keys encrypt what goes between proxies: 16, 24 or 32 random bytes in base64 or hex; "${NAME}" is replaced by that
 	// environment variable. The first encrypts, all decrypt. Default none: whoever reaches the port can place sessions. To change
 	// the key without a gap: add the new one behind, then put it first, then drop the old one, each time on all proxies.
-	Keys []Secret `toml:"keys"`
+	Keys []Secret `toml:"keys" reload:"live"`
 
 	// Rejoin is how often the names in join are looked up to find proxies that are missing. Default 30s. Longer heals a split later.
 	Rejoin Duration `toml:"rejoin"`

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	hexadecimal "encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,27 +23,28 @@ const (
 	maxEngines   = 4096    // the placement is measured up to here
 )
 
-// Config is everything that the proxy can be told. Each section is its own type, with one comment per field: meaning, unit, default, what goes wrong when it is too big or too small.
+// Config is everything that the proxy can be told. Each section is its own type, with one comment per field: meaning, unit, default, what goes wrong when it is too big or too small. Keys marked
+// reload:"live" can change while the proxy runs, all others need a restart; see ChangesFrom.
 type Config struct {
 	// Listen is the address clients talk to, "host:port"; an empty host means all addresses, IPv4 and IPv6. Default "127.0.0.1:8080": reachable from this machine alone, so that nobody exposes
 	// a fleet without having said so.
 	Listen string `toml:"listen"`
 
 	Admin     Admin     `toml:"admin"`
-	Engines   []Engine  `toml:"engine"`
+	Engines   []Engine  `toml:"engine" reload:"live"`
 	Server    Server    `toml:"server"`
-	Drain     Drain     `toml:"drain"`
-	Timeouts  Timeouts  `toml:"timeouts"`
-	Retry     Retry     `toml:"retry"`
-	Probe     Probe     `toml:"probe"`
+	Drain     Drain     `toml:"drain" reload:"live"`
+	Timeouts  Timeouts  `toml:"timeouts" reload:"live"`
+	Retry     Retry     `toml:"retry" reload:"live"`
+	Probe     Probe     `toml:"probe" reload:"live"`
 	Routing   Routing   `toml:"routing"`
 	Identity  Identity  `toml:"identity"`
-	Headers   Headers   `toml:"headers"`
-	Models    Models    `toml:"models"`
-	Paths     Paths     `toml:"paths"`
-	Keepalive Keepalive `toml:"keepalive"`
-	Lanes     Lanes     `toml:"lanes"`
-	Log       Log       `toml:"log"`
+	Headers   Headers   `toml:"headers" reload:"live"`
+	Models    Models    `toml:"models" reload:"live"`
+	Paths     Paths     `toml:"paths" reload:"live"`
+	Keepalive Keepalive `toml:"keepalive" reload:"live"`
+	Lanes     Lanes     `toml:"lanes" reload:"live"`
+	Log       Log       `toml:"log" reload:"live"`
 	Cluster   Cluster   `toml:"cluster"`
 	source    *source   // where each key stands; nil for a Config that was not read from a file
 	lookup    func(string) (string, bool)
@@ -105,6 +108,7 @@ func parse(name string, data []byte, lookup func(string) (string, bool)) (*Confi
 	}
 	c := Default()
 	c.source, c.lookup = src, lookup
+	src.digest = sha256.Sum256(data)
 	problems := &problems{source: src}
 	decode(c, tree, problems)
 	c.validate(problems)
@@ -112,6 +116,22 @@ func parse(name string, data []byte, lookup func(string) (string, bool)) (*Confi
 		return nil, err
 	}
 	return c, nil
+}
+
+// Digest is the SHA-256 of the file's bytes in hex, as sha256sum prints it; "" for a Config that was not read from a file.
+func (c *Config) Digest() string {
+	if c.source == nil {
+		return ""
+	}
+	return hexadecimal.EncodeToString(c.source.digest[:])
+}
+
+// File is the name under which the file was read; "" for a Config that was not read from one.
+func (c *Config) File() string {
+	if c.source == nil {
+		return ""
+	}
+	return c.source.name
 }
 
 // At gives err the position of a key, written as "section.key" or "engine.1.url" (engines count from 0), for checks that other packages make on values of this file.

@@ -34,7 +34,7 @@ func defaultRouting() Routing {
 type Identity struct {
 	// Sources are the places where session ids are looked for, in order: "header:x-session-id", "body:prompt_cache_key", "claude", "codex" and so on. Default empty: the built-in list. A source
 	// that several people share (a proxy's own header with one value) puts them all on one engine.
-	Sources []string `toml:"sources"`
+	Sources []string `toml:"sources" reload:"live"`
 
 	// Secret keys the hash that separates tenants, and session ids in headers and logs. Default empty: a fixed key, so ids could be guessed by who can compute them. All proxies of one fleet
 	// must have the same. "${NAME}" is replaced by that environment variable.
@@ -42,7 +42,7 @@ type Identity struct {
 
 	// StripBillingLine removes the billing line that Claude Code puts into the first system block, which changes on each request and makes engines miss their cache from the first token
 	// (vLLM drops it itself on /v1/messages only, SGLang not at all). Default false: bodies pass byte for byte.
-	StripBillingLine bool `toml:"strip_billing_line"`
+	StripBillingLine bool `toml:"strip_billing_line" reload:"live"`
 }
 
 // Headers are what the proxy itself adds to and takes from messages.

@@ -17,6 +17,7 @@ type place struct{ line, column, length int }
 // source is one file's text and where each of its keys stands. A path is the keys from the root, joined with dots; elements of arrays are their index: "engine.1.url".
 type source struct {
 	name   string
+	digest [32]byte // SHA-256 of the text
 	lines  [][]byte
 	places map[string]place
 }
