@@ -10,6 +10,9 @@ type Facts struct {
 	// CanPreempt says that the engine can stop a prefill at once and keeps what it computed. False: requests are only held
 	// back. Hybrid models that resume at checkpoints, and prefills that were handed off, must say false.
 	CanPreempt bool
+	// Slices says that the caller can send a prefix of a prompt as a request of its own, and that the engine keeps what it
+	// computes of it. Whether it does is checked: see Sliced.
+	Slices bool
 	// KeepsStep says that an abort keeps even the step in flight (vLLM), not only those before it (SGLang). Unknown counts
 	// as false, which makes the minimum run longer: the step in flight is lost then, and must be a small part of a run.
 	KeepsStep bool

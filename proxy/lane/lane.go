@@ -37,6 +37,9 @@ type Arrival struct {
 	// Unstreamed says that no first token will be seen, because the answer comes whole. The end of its prefill is guessed
 	// then: late for what it means to others, early for its own preemption, which would throw its answer away.
 	Unstreamed bool
+	NoPreempt  bool // this request cannot be stopped at the engine, whatever Facts say
+	NoSlices   bool // this prompt cannot be cut
+	Bytes      int  // of its body, which the caller keeps while the request is in the proxy
 }
 
 // Verdict is the answer to an Arrival.
@@ -44,7 +47,7 @@ type Verdict uint8
 
 const (
 	Go   Verdict = iota // send it now
-	Held                // keep it until its Admit action, which may be among the next Actions already
+	Held                // keep it until its Admit action, which is among the next Actions already if it goes at once as a slice
 	Full                // refuse it (429): its queue is full; it is not known to the Controller
 )
 
@@ -86,4 +89,16 @@ type Action struct {
 	Kind   ActionKind
 	ID     uint64
 	Reason Reason
+	// Tokens says, of Admit, what to send: 0 = the request itself; else a slice, which is the first Tokens tokens of the prompt
+	// (of Arrival.Context, warm ones included, in the caller's estimate) with one token of output. The caller tells its end with
+	// Sliced, or Leave.
+	Tokens int
+}
+
+// Slice is what the engine said at the end of a slice.
+type Slice struct {
+	Prompt int // tokens of the slice's prompt as the engine counted them; negative = unknown
+	Cached int // of these, found in its cache; negative = unknown
+	// Failed says that the engine refused the slice as a request (4xx): this prompt cannot be cut.
+	Failed bool
 }

@@ -42,9 +42,16 @@ type Options struct {
 	// MaxHeldPerTenant bounds those of one tenant. Default half of MaxHeld, so that no tenant shuts the others out.
 	MaxHeldPerTenant int
 
+	// MaxHeldBytes bounds the sum of Arrival.Bytes of the requests held before they are first sent. Default 1 GiB. A request
+	// that alone is larger is held if nothing else is.
+	MaxHeldBytes int64
+
 	// MaxWait is how long a request may be held before it is first sent. Default 10 min, after which common clients have
 	// given up anyway.
 	MaxWait time.Duration
+
+	// NoSlices sends every prompt whole, on every engine.
+	NoSlices bool
 
 	// Off lets everything pass and keeps no account of it.
 	Off bool
@@ -76,6 +83,9 @@ func (o Options) withDefaults() Options {
 	count(&o.MinRunSteps, 2)
 	count(&o.MaxPreemptions, 100)
 	count(&o.MaxHeld, 256)
+	if o.MaxHeldBytes <= 0 {
+		o.MaxHeldBytes = 1 << 30
+	}
 	count(&o.MaxHeldPerTenant, (o.MaxHeld+1)/2)
 	if !(o.Share > 0) { // also NaN
 		o.Share = 0.5

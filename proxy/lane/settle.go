@@ -52,7 +52,7 @@ func (c *Controller) expire() {
 		id := r.id
 		c.drop(i)
 		c.totals.Expired++
-		c.actions = append(c.actions, Action{Expire, id, Waited})
+		c.actions = append(c.actions, Action{Kind: Expire, ID: id, Reason: Waited})
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *Controller) admit() {
 		}
 		c.send(i)
 		c.totals.Admitted++
-		c.actions = append(c.actions, Action{Admit, r.id, reason})
+		c.actions = append(c.actions, Action{Kind: Admit, ID: r.id, Reason: reason})
 	}
 }
 
@@ -152,7 +152,7 @@ func (c *Controller) preempt() {
 		}
 		r.state, r.ordered = preempting, c.now
 		c.totals.Ordered++
-		c.actions = append(c.actions, Action{Preempt, r.id, reason})
+		c.actions = append(c.actions, Action{Kind: Preempt, ID: r.id, Reason: reason})
 	}
 }
 

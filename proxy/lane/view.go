@@ -22,6 +22,10 @@ type Totals struct {
 	Preempted      uint64  `json:"preempted"`       // aborts that took effect
 	Late           uint64  `json:"preempted_late"`  // the engine answered first: the answer won
 	Immune         uint64  `json:"immune"`          // long requests that were delayed enough
+	Slices         uint64  `json:"slices"`          // slices that ended
+	SlicesLost     uint64  `json:"slices_lost"`     // of these, computed without what earlier ones had computed
+	SlicesRefused  uint64  `json:"slices_refused"`  // of these, refused by the engine
+	SliceSeconds   float64 `json:"slice_seconds"`   // that slices took
 	RunSeconds     float64 `json:"run_seconds"`     // in which a long prefill ran
 	LostSeconds    float64 `json:"lost_seconds"`    // of these, for steps that an abort threw away
 	BlockedSeconds float64 `json:"blocked_seconds"` // in which interactive requests kept the long lane waiting
@@ -39,6 +43,9 @@ type View struct {
 	Kept            float64 `json:"kept"` // 0 = unknown
 	ShortBehindLong float64 `json:"short_behind_long_seconds"`
 	CanPreempt      bool    `json:"can_preempt"`
+	Way             string  `json:"way"`               // how long prompts give way: "slices", "preempt", "hold", or "off"
+	Why             string  `json:"way_reason"`        // why it is this one
+	Distrusted      float64 `json:"slices_distrusted"` // seconds for which no slices are sent, as the engine did not keep some
 	CreditSeconds   float64 `json:"credit_seconds"` // that the long lane may still be kept waiting
 	Blocked         bool    `json:"blocked"`        // the next long request waits for interactive ones only
 
@@ -88,6 +95,7 @@ type Status struct {
 	HeldSeconds  float64 `json:"held_seconds"`
 	ExtraSeconds float64 `json:"extra_seconds"`
 	Preempted    int     `json:"preempted"`
+	Slices       int     `json:"slices,omitempty"`
 	Immune       bool    `json:"immune,omitempty"`
 }
 
@@ -102,7 +110,7 @@ func (c *Controller) Status(now int64, id uint64) (s Status, ok bool) {
 	if r.state == held {
 		heldFor += max(now, c.now) - r.since
 	}
-	return Status{r.class, r.state.String(), seconds(heldFor), seconds(r.extra), int(r.preempted), r.immune}, true
+	return Status{r.class, r.state.String(), seconds(heldFor), seconds(r.extra), int(r.preempted), 0, r.immune}, true
 }
 
 // HeldIDs appends the requests that are in the proxy: those taken back first, the others by arrival. For an engine that goes
