@@ -24,6 +24,7 @@ import (
 	"github.com/warmring/warmring/e2e/demo"
 	"github.com/warmring/warmring/engines"
 	"github.com/warmring/warmring/proxy"
+	"github.com/warmring/warmring/ring/gossip"
 )
 
 // pooledBody is up to which size the buffers of bodies are reused.
@@ -242,6 +243,15 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "\n%s\n", strings.TrimRight(r.String(), "\n"))
 		if !r.State.Usable() {
 			status = 1
+		}
+	}
+	if lines, ok := gossip.Reach(ctx, cfg.Cluster.Join); len(lines) > 0 {
+		fmt.Fprintln(stdout)
+		for _, line := range lines {
+			fmt.Fprintln(stdout, line)
+		}
+		if !ok { // the others may come later: this is no reason to fail
+			fmt.Fprintln(stdout, "warning: until a proxy finds the others it works alone, and sessions scatter between them")
 		}
 	}
 	return status

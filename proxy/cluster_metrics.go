@@ -13,7 +13,10 @@ func writeCluster(w io.Writer, c *gossip.Cluster) {
 		return
 	}
 	v := c.View()
-	ready, differing := 0, 0
+	ready, differing, lonely := 0, 0, 0
+	if v.Lonely {
+		lonely = 1
+	}
 	if v.Ready {
 		ready = 1
 	}
@@ -27,6 +30,7 @@ func writeCluster(w io.Writer, c *gossip.Cluster) {
 		value float64
 	}{
 		{"members", float64(len(v.Members) + 1)}, // this one included
+		{"alone", float64(lonely)},               // 1: there are names to join, and nobody was found
 		{"lost_members", float64(v.Lost)},
 		{"differing_members", float64(differing)},
 		{"ready", float64(ready)},
@@ -54,6 +58,7 @@ func writeCluster(w io.Writer, c *gossip.Cluster) {
 		{"strangers_total", float64(v.Strangers)},
 		{"joins_total", float64(v.Totals.Joins)},
 		{"join_failures_total", float64(v.Totals.JoinFails)},
+		{"lookup_failures_total", float64(v.Totals.LookupFails)},
 		{"members_lost_total", float64(v.Totals.MembersLost)},
 		{"members_left_total", float64(v.Totals.MembersLeft)},
 		{"compared_total", float64(v.Totals.Compared)},

@@ -54,6 +54,7 @@ type Cluster struct {
 	telling sync.Mutex
 
 	alone  atomic.Bool // ready without anybody's state
+	lonely lonely
 	counts counts
 
 	base   context.Context
@@ -74,6 +75,7 @@ type counts struct {
 	quickSent, quickSkipped                atomic.Uint64
 	repliesSkipped                         atomic.Uint64
 	states, compared, joins, joinFails     atomic.Uint64
+	lookupFails                            atomic.Uint64
 	imported, drains, hints                atomic.Uint64
 	lost, left                             atomic.Uint64
 }
@@ -150,6 +152,7 @@ func (c *Cluster) becomeReady(alone bool) {
 	if !c.isReady.Swap(true) {
 		c.alone.Store(alone)
 		close(c.ready)
+		c.warnLonely()
 		c.opt.Log.Info("cluster ready", "member", c.name, "address", c.Address(), "members", c.members.count()+1, "entries", c.book.Len(), "alone", alone)
 	}
 }

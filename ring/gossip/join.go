@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -25,11 +26,15 @@ func (c *Cluster) join() {
 		if now.Before(next) {
 			continue
 		}
+		if c.members.count() > 0 {
+			c.lonely.ended()
+		}
 		next = now.Add(jitter(c.opt.Rejoin))
 		missing := c.missing()
 		for _, address := range missing[:min(len(missing), 3)] {
 			c.tryJoin(address)
 		}
+		c.warnLonely()
 	}
 }
 
@@ -70,6 +75,7 @@ func (c *Cluster) tryJoin(address string) bool {
 	}
 	if _, err := c.list.Join([]string{address}); err != nil {
 		c.counts.joinFails.Add(1)
+		c.lonely.failed(joinError(address, err))
 		return false
 	}
 	c.counts.joins.Add(1)
@@ -90,6 +96,8 @@ func (c *Cluster) missing() []string {
 		list, err := lookUp(c.base, name)
 		if err != nil {
 			c.unresolved++
+			c.counts.lookupFails.Add(1)
+			c.lonely.failed(fmt.Errorf("look up cluster.join %q: %w", name, err))
 			continue
 		}
 		for _, address := range list {
@@ -99,6 +107,7 @@ func (c *Cluster) missing() []string {
 			}
 		}
 	}
+	c.lonely.expected.Store(len(out)+c.unresolved > 0)
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }

@@ -11,15 +11,17 @@ import (
 
 // View is the state of the cluster as one member sees it.
 type View struct {
-	Name      string       `json:"name"` // this member
-	Cluster   string       `json:"cluster"`
-	Address   string       `json:"address"`
-	Ready     bool         `json:"ready"`
-	Alone     bool         `json:"alone,omitempty"` // it became ready without anybody's state
-	Encrypted bool         `json:"encrypted"`
-	Health    int          `json:"health"` // of this member's own network, 0 is best
-	Members   []MemberView `json:"members"`
-	Lost      int          `json:"lost_members"` // went without a word, are looked for
+	Name          string       `json:"name"` // this member
+	Cluster       string       `json:"cluster"`
+	Address       string       `json:"address"`
+	Ready         bool         `json:"ready"`
+	Alone         bool         `json:"alone,omitempty"`           // it became ready without anybody's state
+	Lonely        bool         `json:"lonely"`                    // it was told of others, and there are none: sessions scatter
+	LastJoinError string       `json:"last_join_error,omitempty"` // since it last found somebody
+	Encrypted     bool         `json:"encrypted"`
+	Health        int          `json:"health"` // of this member's own network, 0 is best
+	Members       []MemberView `json:"members"`
+	Lost          int          `json:"lost_members"` // went without a word, are looked for
 
 	Entries int        `json:"entries"`
 	Digest  string     `json:"digest"` // of all entries: members with the same know the same
@@ -77,7 +79,8 @@ type Totals struct {
 	Compared     uint64 `json:"compared"`
 	Joins        uint64 `json:"joins"`
 	JoinFails    uint64 `json:"join_failures"`
-	Imported     uint64 `json:"imported"` // placements given to the placer
+	LookupFails  uint64 `json:"lookup_failures"` // of names to join
+	Imported     uint64 `json:"imported"`        // placements given to the placer
 	Drains       uint64 `json:"drains"`
 	Hints        uint64 `json:"hints"`
 	MembersLost  uint64 `json:"members_lost"`
@@ -101,13 +104,14 @@ func (c *Cluster) View() View {
 			Received: c.counts.received.Load(), Garbled: c.counts.garbled.Load(), Versions: c.counts.versions.Load(),
 			InboxFull: c.counts.inboxFull.Load(), QuickSent: c.counts.quickSent.Load(), QuickSkipped: c.counts.quickSkipped.Load(), ReplySkipped: c.counts.repliesSkipped.Load(),
 			States: c.counts.states.Load(), Compared: c.counts.compared.Load(), Joins: c.counts.joins.Load(),
-			JoinFails: c.counts.joinFails.Load(), Imported: c.counts.imported.Load(), Drains: c.counts.drains.Load(),
+			JoinFails: c.counts.joinFails.Load(), LookupFails: c.counts.lookupFails.Load(), Imported: c.counts.imported.Load(), Drains: c.counts.drains.Load(),
 			Hints: c.counts.hints.Load(), MembersLost: c.counts.lost.Load(), MembersLeft: c.counts.left.Load(), OldLoads: c.loads.late(),
 		},
 	}
 	c.telling.Lock()
 	v.Digest, v.Untold = c.book.Digest(), c.opt.Placer.Untold()
 	c.telling.Unlock()
+	v.Lonely, v.LastJoinError = c.isLonely(), c.lonely.last()
 	for _, name := range c.self.Load().engines {
 		if c.Owner(name) {
 			v.Reads++

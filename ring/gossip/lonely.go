@@ -1,0 +1,86 @@
+package gossip
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// A proxy that was told of others and finds none serves well by all appearances, while sessions scatter between it and them. So it says
+// why it is alone, again and again.
+
+// warnAgain is how often.
+const warnAgain = time.Minute
+
+// lonely is what is known of that.
+type lonely struct {
+	expected atomic.Bool // the names lead, or may lead, to somebody else
+
+	mu     sync.Mutex
+	err    error // the last one since somebody was found
+	warned time.Time
+}
+
+func (l *lonely) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+func (l *lonely) ended() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = nil
+}
+
+func (l *lonely) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		return ""
+	}
+	return l.err.Error()
+}
+
+// due tells whether it is time to warn.
+func (l *lonely) due(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.warned.IsZero() && now.Sub(l.warned) < warnAgain {
+		return false
+	}
+	l.warned = now
+	return true
+}
+
+// isLonely tells whether there should be others and are none.
+func (c *Cluster) isLonely() bool { return c.lonely.expected.Load() && c.members.count() == 0 }
+
+func (c *Cluster) warnLonely() {
+	if c.isLonely() && c.lonely.due(time.Now()) {
+		c.opt.Log.Warn("cluster: this proxy is alone, although there are others to join: sessions that reach several proxies scatter", "join", c.opt.Join, "error", c.lonely.last())
+	}
+}
+
+// joinError says what may be wrong with an attempt to join.
+func joinError(address string, err error) error {
+	text, hint := err.Error(), "is a proxy there, and may this one reach it by TCP and UDP?"
+	var timeout net.Error
+	switch {
+	case strings.Contains(text, "decrypt"), strings.Contains(text, "encrypt"):
+		hint = "cluster.keys of both must have one in common, or both none"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = "nothing listens there, or only for TCP or UDP"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), strings.Contains(text, "EOF"), strings.Contains(text, "reset"):
+		hint = "it hung up: cluster.name, and cluster.keys, must be those of the others"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		hint = "no answer: may this one reach it by TCP and UDP?"
+	}
+	return fmt.Errorf("join %s: %s; %s", address, strings.Join(strings.Fields(text), " "), hint)
+}
