@@ -20,6 +20,7 @@ type Charge struct {
 	fresh     int // tokens charged
 	tokens    int // of the prompt, estimated
 	seen      int // tokens that the index said were held
+	computed  int // tokens that earlier runs of this request are known to have computed, warm ones included
 	bytes     int // of the prompt
 	held      int // context tokens charged to the engine directly
 	alone     bool
@@ -184,9 +185,7 @@ func (c *Charge) Release(now int64, o Outcome) bool {
 		return true // removed meanwhile: nothing more to learn
 	}
 	if o.Failed {
-		if c.added > 0 {
-			p.index.undo(c.e.slot, c.deepest, c.added)
-		}
+		c.undo()
 		return true
 	}
 	c.learn(o)

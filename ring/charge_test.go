@@ -50,6 +50,11 @@ func TestChargesAlwaysComeBack(t *testing.T) {
 					rapid.SampledFrom(flight).Draw(rt, "charge").Restart(w.now)
 				}
 			},
+			"progress": func(rt *rapid.T) {
+				if len(flight) > 0 {
+					rapid.SampledFrom(flight).Draw(rt, "charge").Progress(w.now, rapid.IntRange(0, 20_000).Draw(rt, "held"))
+				}
+			},
 			"release": func(rt *rapid.T) {
 				if len(flight) == 0 {
 					return

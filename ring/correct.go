@@ -13,7 +13,7 @@ func (c *Charge) learn(o Outcome) {
 	if o.PromptTokens <= 0 || c.continues || c.bytes == 0 {
 		return
 	}
-	expected := int(float64(c.seen) / float64(c.tokens) * float64(o.PromptTokens))
+	expected := c.expectation(o)
 	c.m.learn(c.bytes, o.PromptTokens)
 	if o.CachedTokens >= 0 {
 		c.correct(expected, o.CachedTokens)

@@ -294,10 +294,14 @@ func (x *index) dropTail(r uint32) {
 	x.runs.give(r)
 }
 
-// undo takes back what touch added when the engine never got the request, unless something has grown on it since.
-func (x *index) undo(engine uint16, deepest uint64, added int) {
+// undo takes back what touch added when the engine never got the request, unless something has grown on it since. Entries
+// that begin before the last tokens of the prompt stay.
+func (x *index) undo(engine uint16, deepest uint64, added, tokens int) {
 	for i := x.find(deepest, engine); added > 0 && i != none; added-- {
 		r := x.entries.at(i).run
+		if tokens -= int(x.entries.at(i).tokens); tokens < 0 {
+			return
+		}
 		if run := x.runs.at(r); run.last != i || run.children > 0 {
 			return
 		}

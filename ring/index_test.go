@@ -120,7 +120,7 @@ func TestIndexLosesOldestTailsFirst(t *testing.T) {
 				kept := keptOf(c)
 				depth := x.depth(kept, 0, len(kept))
 				added, _ := x.touch(0, kept, depth, now, 4)
-				x.undo(0, kept[len(kept)-1].Fingerprint, added)
+				x.undo(0, kept[len(kept)-1].Fingerprint, added, 1<<40)
 			},
 			"drop": func(t *rapid.T) { x.dropUnused(0, now-int64(rapid.IntRange(0, 5).Draw(t, "age"))) },
 			"": func(t *rapid.T) {
