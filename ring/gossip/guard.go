@@ -1,7 +1,6 @@
 package gossip
 
 import (
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 type guard struct {
 	memberlist.NodeAwareTransport
 	label   string
+	secret  bool // members have keys
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	stop    chan struct{}
@@ -33,14 +33,14 @@ type traffic struct {
 const (
 	packetOverhead = 28 // IP and UDP
 	maxStreams     = 16 // open at once
-	// maxStream bounds what one stream may bring before memberlist has checked a word of it: a full state is 1.5 MB and
-	// some 300 bytes for each member. Without it, whoever reaches the port could make it hold 20 MB a stream.
+	// maxStream bounds what one stream may bring, and announce, before memberlist has checked a word of it: a full state is 1.5 MB and
+	// some 300 bytes for each member. So strangers make it hold 64 MB at most, for as long as a stream may take.
 	maxStream = 4 << 20
 )
 
-func newGuard(inner memberlist.NodeAwareTransport, label string, counts *traffic) *guard {
+func newGuard(inner memberlist.NodeAwareTransport, label string, secret bool, counts *traffic) *guard {
 	g := &guard{
-		NodeAwareTransport: inner, label: label, counts: counts, stop: make(chan struct{}),
+		NodeAwareTransport: inner, label: label, secret: secret, counts: counts, stop: make(chan struct{}),
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn),
 	}
 	g.done.Go(g.passPackets)
@@ -54,7 +54,7 @@ func (g *guard) passPackets() {
 		case p := <-g.NodeAwareTransport.PacketCh():
 			g.counts.packetsIn.Add(1)
 			g.counts.bytesIn.Add(uint64(len(p.Buf) + packetOverhead))
-			if _, label, err := memberlist.RemoveLabelHeaderFromPacket(p.Buf); err != nil || label != g.label {
+			if b, label, err := memberlist.RemoveLabelHeaderFromPacket(p.Buf); err != nil || label != g.label || !g.secret && !packetShape(b, 0) {
 				g.counts.strangers.Add(1)
 				continue
 			}
@@ -80,7 +80,7 @@ func (g *guard) passStreams() {
 			}
 			g.open.Add(1)
 			select {
-			case g.streams <- &countedConn{Conn: c, counts: g.counts, open: &g.open}:
+			case g.streams <- &countedConn{Conn: c, counts: g.counts, open: &g.open, secret: g.secret}:
 			case <-g.stop:
 				_ = c.Close()
 				return
@@ -135,38 +135,6 @@ func (g *guard) Shutdown() error {
 	close(drained)
 	g.done.Wait()
 	return err
-}
-
-type countedConn struct {
-	net.Conn
-	counts *traffic
-	open   *atomic.Int32 // nil for connections that we opened
-	came   atomic.Int64
-	closed atomic.Bool
-}
-
-func (c *countedConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.counts.streamIn.Add(uint64(n))
-	if c.came.Add(int64(n)) > maxStream && c.open != nil {
-		c.counts.strangers.Add(1)
-		_ = c.Close()
-		return 0, fmt.Errorf("stream brings more than %d bytes", maxStream)
-	}
-	return n, err
-}
-
-func (c *countedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.counts.streamOut.Add(uint64(n))
-	return n, err
-}
-
-func (c *countedConn) Close() error {
-	if !c.closed.Swap(true) && c.open != nil {
-		c.open.Add(-1)
-	}
-	return c.Conn.Close()
 }
 
 var _ memberlist.NodeAwareTransport = (*guard)(nil)

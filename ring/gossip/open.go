@@ -32,7 +32,7 @@ func (c *Cluster) open() error {
 	cfg := memberlist.DefaultLANConfig()
 	cfg.Name = c.name
 	cfg.Label = c.opt.Cluster
-	cfg.Transport = newGuard(network, cfg.Label, &c.traffic)
+	cfg.Transport = newGuard(network, cfg.Label, len(c.opt.Keys) > 0, &c.traffic)
 	cfg.BindAddr, cfg.BindPort = bound, port
 	cfg.AdvertiseAddr, cfg.AdvertisePort = address.String(), advertised
 	cfg.Logger = logger
