@@ -5,6 +5,7 @@ package ring
 type away struct {
 	all    slab[stranger]
 	byKey  table
+	filter *awayFilter
 	active awayList // their context counts
 	idle   awayList
 	told   AwayTotals
@@ -42,13 +43,18 @@ type AwayView struct {
 }
 
 func (a *away) init() {
+	a.filter = new(awayFilter)
 	a.byKey = newTable(
 		func(i uint32) uint64 { return mix(a.all.at(i).key) },
 		func(i uint32) *uint32 { return &a.all.at(i).next })
 }
 
 func (a *away) find(key uint64, tail bool) uint32 {
-	for i := a.byKey.first(mix(key)); i != none; i = a.all.at(i).next {
+	hash := mix(key)
+	if !a.filter.perhaps(hash) {
+		return none
+	}
+	for i := a.byKey.first(hash); i != none; i = a.all.at(i).next {
 		if s := a.all.at(i); s.key == key && s.tail == tail {
 			return i
 		}
@@ -130,6 +136,7 @@ func (p *Placer) take(b *Binding) {
 	*s = stranger{key: b.Key, seen: seen, until: p.now + int64(b.Life), engine: e.ref(), tokens: uint32(max(b.Tokens, 0)), tail: b.Tail}
 	s.active = !b.Tail && seen > p.now-int64(p.opt.Active)
 	a.byKey.insert(i)
+	a.filter.add(mix(b.Key))
 	a.push(i)
 	if s.active {
 		e.remote.context += int64(s.tokens)
@@ -233,6 +240,7 @@ func (p *Placer) dropAway(i uint32) {
 	a := &p.share.away
 	p.quieten(i)
 	a.byKey.remove(i)
+	a.filter.remove(mix(a.all.at(i).key))
 	a.all.give(i)
 }
 

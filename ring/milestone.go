@@ -18,6 +18,7 @@ import (
 const (
 	milestoneReach = 2048 // canonical bytes behind the head within which the first stands
 	firstMilestone = 1024 // bytes of a first user message from which on its end is one
+	maxMilestones  = 44   // of one prompt, of 4 GB
 	newMilestones  = 2    // told with the first turn that a session has here: what others have told of it is not repeated
 )
 
@@ -177,17 +178,29 @@ func (p *Placer) followMilestones(l *look) {
 	if l.deepest > 0 {
 		known = p.kept[l.deepest-1].Bytes
 	}
-	for m := milestonesOf(l.t.Prompt); ; {
-		at, _, ok := m.next()
-		if !ok || p.chain[at].Bytes <= known {
-			return
+	var at [maxMilestones]int32
+	var perhaps [maxMilestones]bool
+	n := 0
+	for m := milestonesOf(l.t.Prompt); n < maxMilestones; n++ {
+		i, _, ok := m.next()
+		if !ok || p.chain[i].Bytes <= known {
+			break
 		}
-		s := p.share.away.alive(milestoneKey(p.chain[at].Fingerprint), true, p.now)
+		at[n] = int32(i)
+	}
+	for i, point := range at[:n] { // each waits for memory: together they wait once
+		perhaps[i] = p.share.away.filter.perhaps(mix(milestoneKey(p.chain[point].Fingerprint)))
+	}
+	for i, point := range at[:n] {
+		if !perhaps[i] {
+			continue
+		}
+		s := p.share.away.alive(milestoneKey(p.chain[point].Fingerprint), true, p.now)
 		if s == nil {
 			continue
 		}
 		if e := p.engineOf(s.engine); l.usable(e) && s.seen >= e.coldSince {
-			l.expect(e, min(l.m.tokens(int(p.chain[at].Bytes)), l.tokens))
+			l.expect(e, min(l.m.tokens(int(p.chain[point].Bytes)), l.tokens))
 			return
 		}
 	}

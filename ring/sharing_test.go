@@ -424,40 +424,6 @@ func TestStrangersAreBoundedAndForgotten(t *testing.T) {
 	}
 }
 
-// What a turn costs when there are other proxies, against BenchmarkTurnOfKnownSession.
-func BenchmarkTurnOfKnownSessionShared(b *testing.B) {
-	for _, shared := range []bool{false, true} {
-		b.Run(fmt.Sprintf("shared=%v", shared), func(b *testing.B) {
-			s := newScene(b, 64, 20_000, 2000)
-			if shared {
-				s.p.Share(1, func() {})
-			}
-			var d Decision
-			var bindings []Binding
-			var loads []Load
-			now := int64(20_000) * 1000
-			b.ReportAllocs()
-			n := 0
-			for b.Loop() {
-				t := &s.turns[n%len(s.turns)]
-				n++
-				s.grow(t, n)
-				now += 1e6
-				t.Now = now
-				ch, err := s.p.Place(t, &d)
-				if err != nil {
-					b.Fatal(err)
-				}
-				ch.FirstToken(now + 1e6)
-				ch.Release(now+2e6, Outcome{PromptTokens: -1, CachedTokens: -1, Prefilled: true})
-				if shared && n%64 == 0 {
-					bindings, loads = s.p.Collect(bindings[:0], loads[:0])
-				}
-			}
-		})
-	}
-}
-
 // News that comes with a compaction wakes the collector like any other, and so does whatever comes after it was collected:
 // a proxy whose collector sleeps on would be silent for good.
 func TestEveryKindOfNewsWakesTheCollector(t *testing.T) {
