@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -129,11 +130,14 @@ func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (status int, done 
 }
 
 func serve(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, new\nrequests get 503, running answers end within drain.limit. A second signal ends at once.", stdout, stderr)
+	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, new\nrequests get 503, running answers end within drain.limit. A second signal ends at once.\nSIGHUP reads the file again and applies what can change while it runs.", stdout, stderr)
 	file := fs.String("config", "warmring.toml", "configuration `file`")
 	if status, done := parse(fs, args, stderr); done {
 		return status
 	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // from the beginning: one that comes too early must not end the proxy
+	defer signal.Stop(hangups)
 	cfg, err := config.Load(*file)
 	if err != nil {
 		fmt.Fprintln(stderr, "warmring serve:", err)
@@ -143,7 +147,8 @@ func serve(args []string, stdout, stderr io.Writer) int {
 	fasthttp.SetBodySizePoolLimit(pooledBody, pooledBody)
 	lines := proxy.NewLineWriter(stderr)
 	defer lines.Close()
-	log := newLogger(cfg, lines)
+	handler := newLogHandler(cfg.Log, lines)
+	log := slog.New(handler)
 	srv, err := proxy.New(cfg, proxy.Options{Log: log, Version: versionLine()})
 	if err != nil {
 		fmt.Fprintln(stderr, "warmring serve:", err)
@@ -174,6 +179,13 @@ func serve(args []string, stdout, stderr io.Writer) int {
 		<-ctx.Done()
 		stop() // from here on a second signal has its usual effect: the end
 	}()
+	var reloading sync.WaitGroup
+	reloading.Go(func() { reload(hangups, *file, srv, func(c config.Log) { handler.set(c, lines) }) })
+	defer reloading.Wait()
+	defer func() {
+		signal.Stop(hangups)
+		close(hangups)
+	}()
 	if err := srv.Serve(ctx, ln, admin); err != nil {
 		log.Error("serving failed", "error", err)
 		return 1
@@ -193,14 +205,12 @@ func listen(key, address string) (net.Listener, error) {
 	return ln, nil
 }
 
-func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // validated by config
-	opt := &slog.HandlerOptions{Level: level}
-	if cfg.Log.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, opt))
+// reload reads the file again at each hangup until there are no more. Hangups that come while it does are one.
+func reload(hangups <-chan os.Signal, file string, srv *proxy.Server, apply func(config.Log)) {
+	for range hangups {
+		_ = srv.Reload(func() (*config.Config, error) { return config.Load(file) }) // it logs what came of it
+		apply(srv.LogSettings())
 	}
-	return slog.New(slog.NewTextHandler(w, opt))
 }
 
 func check(args []string, stdout, stderr io.Writer) int {

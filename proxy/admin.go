@@ -80,10 +80,12 @@ func (s *Server) handleAdmin(ctx *fasthttp.RequestCtx) {
 		adminError(ctx, fasthttp.StatusNotFound, fmt.Sprintf("no finished request %.140q among the last %d", id, maxRecent))
 	case path == "/api/cluster":
 		adminJSON(ctx, s.clusterView())
+	case path == "/api/config":
+		adminJSON(ctx, s.configView())
 	case strings.HasPrefix(path, "/debug/pprof"):
 		pprofhandler.PprofHandler(ctx)
 	default:
-		adminError(ctx, fasthttp.StatusNotFound, "there is /healthz /readyz /metrics /api/engines /api/sessions /api/sessions/{id} /api/ring /api/explain/{request-id} /api/cluster /debug/pprof/ and the page at /")
+		adminError(ctx, fasthttp.StatusNotFound, "there is /healthz /readyz /metrics /api/engines /api/sessions /api/sessions/{id} /api/ring /api/explain/{request-id} /api/cluster /api/config /debug/pprof/ and the page at /")
 	}
 }
 

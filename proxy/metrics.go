@@ -100,6 +100,7 @@ func newMetricSet(s *Server) *metricSet {
 	set.NewGauge("warmring_prompt_memory_evicted_total", func() float64 { return float64(s.memory.Stats().Evicted) })
 	set.NewGauge("warmring_prompt_memory_shed_total", func() float64 { return float64(s.memory.Stats().Shed) })
 	set.NewGauge("warmring_uptime_seconds", func() float64 { return time.Since(s.started).Seconds() })
+	s.countReloads(set)
 	for _, up := range s.upstreams() {
 		m.addEngine(up)
 	}

@@ -68,6 +68,8 @@ type Server struct {
 	live      liveRequests
 	changes   changes
 	waiters   waiters
+	reloads   reloads
+	placing   sync.Mutex // held by updatePlacer, so that no older list comes after a newer one
 
 	unparsedTold atomic.Int64 // when the log was last told of an unreadable prompt
 	settled      atomic.Bool  // every engine was asked once
@@ -91,6 +93,7 @@ func New(cfg *config.Config, opt Options) (*Server, error) {
 		tenantSecret: cfg.Identity.Secret.Reveal(),
 		started:      time.Now(),
 		stopping:     make(chan struct{}),
+		reloads:      reloads{started: make(chan struct{})},
 		ids:          newIDSource(),
 		memory:       prompt.NewMemory(),
 	}
@@ -150,6 +153,8 @@ func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 
 // updatePlacer tells the placer the engines as they are now.
 func (s *Server) updatePlacer() {
+	s.placing.Lock()
+	defer s.placing.Unlock()
 	var list []ring.Engine
 	for _, e := range s.fleet.Engines() {
 		list = append(list, ring.Engine{Name: e.Name, Weight: e.Weight, KVTokens: e.KVTokens(), Models: modelIDs(e), State: placerState(e.State())})
@@ -189,6 +194,8 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 		return fmt.Errorf("watching client connections: %w", err)
 	}
 	defer s.hangups.close()
+	started := sync.OnceFunc(func() { close(s.reloads.started) })
+	defer started()
 	if err := s.startCluster(); err != nil {
 		return err
 	}
@@ -210,6 +217,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	s.settle(ctx)
 	s.http = s.newHTTP()
 	go func() { failed <- s.http.Serve(newListener(ln, s.hangups, s.cfg.Server.MaxConnections)) }()
+	started()
 	select {
 	case err = <-failed:
 		running--
@@ -231,6 +239,8 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	}
 	<-s.live.empty()
 	s.background.Wait()
+	s.reloads.mu.Lock() // one under way comes to its end, and there is no other
+	defer s.reloads.mu.Unlock()
 	for _, up := range s.upstreams() {
 		up.lanes.close()
 		up.pool.Close()
@@ -272,10 +282,11 @@ func (s *Server) settle(ctx context.Context) {
 // that balancers can see that this proxy is leaving.
 func (s *Server) drain() {
 	s.draining.Store(true)
-	s.log.Info("draining", "running", s.live.count(), "limit", s.cfg.Drain.Limit.String())
-	delay := time.NewTimer(s.cfg.Drain.Delay.Std())
+	d := s.settings.Load().Drain
+	s.log.Info("draining", "running", s.live.count(), "limit", d.Limit.String())
+	delay := time.NewTimer(d.Delay.Std())
 	defer delay.Stop()
-	limit := time.NewTimer(s.cfg.Drain.Delay.Std() + s.cfg.Drain.Limit.Std())
+	limit := time.NewTimer(d.Delay.Std() + d.Limit.Std())
 	defer limit.Stop()
 	<-delay.C
 	select {
