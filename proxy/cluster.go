@@ -16,14 +16,10 @@ func (s *Server) startCluster() error {
 	if k.Bind == "" {
 		return nil
 	}
-	var names []string
-	for _, e := range s.fleet.Engines() {
-		names = append(names, e.Name)
-	}
 	c, err := gossip.Start(gossip.Options{
 		Cluster: k.Name, Node: k.Node, Bind: k.Bind, Advertise: k.Advertise, Interface: k.Interface, Join: k.Join, Keys: k.AESKeys(),
 		Rejoin: k.Rejoin.Std(), Sync: k.Sync.Std(), Probe: k.Probe.Std(), ReadyLimit: max(k.ReadyLimit.Std(), 1), Budget: int(k.Budget),
-		Version: s.version, Engines: names, Settings: s.settingsHash(), Weights: s.weightsHash(), Placer: s.placer, Now: s.now, Log: s.log,
+		Version: s.version, Engines: s.engineNames(), Settings: s.settingsHash(), Weights: s.weightsHash(), Placer: s.placer, Now: s.now, Log: s.log,
 		EngineStates: s.engineStates, OnDrain: s.drainedElsewhere, OnHint: s.seenElsewhere, OnDigest: s.readElsewhere, OnPreempt: s.preemptForOthers,
 	})
 	if err != nil {
@@ -46,7 +42,7 @@ func (s *Server) leaveCluster() {
 // encrypted: who listens could try secrets against it.
 func (s *Server) settingsHash() uint32 {
 	h := fnv.New32a()
-	fmt.Fprintln(h, s.cfg.Routing.VirtualNodes, identitySources(s.cfg))
+	fmt.Fprintln(h, s.cfg.Routing.VirtualNodes, identitySources(s.settings.Load().Config))
 	if len(s.cfg.Cluster.Keys) > 0 {
 		fmt.Fprintln(h, s.tenantSecret)
 	}

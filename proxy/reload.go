@@ -155,7 +155,19 @@ func (s *Server) apply(cfg *config.Config) (changes []string, err error) {
 		}
 	}
 	s.changes.announce()
+	if c := s.cluster.Load(); c != nil {
+		if err := c.SetEngines(s.engineNames(), s.settingsHash(), s.weightsHash()); err != nil {
+			s.log.Warn("the other proxies hear of the new configuration later", "error", err)
+		}
+	}
 	return changes, nil
+}
+
+func (s *Server) engineNames() (names []string) {
+	for _, e := range s.fleet.Engines() {
+		names = append(names, e.Name)
+	}
+	return names
 }
 
 // LogSettings are the [log] settings in force: whoever made the Server's logger follows them.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -390,4 +391,56 @@ func TestAWaitingTurnGoesToAnEngineThatAReloadBrings(t *testing.T) {
 	a := newFakeEngine(t, "a", func(w http.ResponseWriter, _ *http.Request) { events(w, wholeAnswer) })
 	p.mustReload(fleetFile("", a), a)
 	expectWhole(t, "the turn", wait(t, "the answer", waiting))
+}
+
+// Two proxies are reloaded one after the other: in between each says that they differ, afterwards that they agree. Their keys
+// are changed in the same way, without losing each other.
+func TestProxiesOfAClusterAreReloadedOneByOne(t *testing.T) {
+	engines := fleetOf(t, 3, nil)
+	ports := []int{freePort(t), freePort(t)}
+	one, two := strings.Repeat("1", 32), strings.Repeat("2", 32)
+	file := func(i int, keys string, engines ...*fakeEngine) string {
+		return fleetFile("", engines...) + fmt.Sprintf("[cluster]\nbind = \"127.0.0.1:%d\"\njoin = [\"127.0.0.1:%d\", \"127.0.0.1:%d\"]\nready_limit = \"2s\"\nkeys = [%s]\n", ports[i], ports[0], ports[1], keys)
+	}
+	var proxies [2]*proxyUnderTest
+	for i := range proxies {
+		proxies[i] = startProxyTOML(t, file(i, strconv.Quote(one), engines[:2]...))
+		proxies[i].ready(engines[:2]...)
+	}
+	told := func(p *proxyUnderTest) (members int, differs []string) {
+		for _, m := range p.cluster.Load().View().Members {
+			members++
+			differs = append(differs, m.Differs...)
+		}
+		return members, differs
+	}
+	agree := func(what string, want bool) {
+		t.Helper()
+		eventually(t, what, func() bool {
+			for _, p := range proxies {
+				if n, differs := told(p); n != 1 || (len(differs) == 0) != want {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	agree("both to know each other", true)
+	proxies[0].mustReload(file(0, strconv.Quote(one), engines...), engines...)
+	agree("both to see that they differ", false)
+	proxies[1].mustReload(file(1, strconv.Quote(one), engines...), engines...)
+	agree("both to see that they agree", true)
+	for _, keys := range []string{fmt.Sprintf("%q, %q", one, two), fmt.Sprintf("%q, %q", two, one), strconv.Quote(two)} {
+		for i, p := range proxies {
+			p.mustReload(file(i, keys, engines...), engines...)
+		}
+		got := proxies[0].operator("POST", "/api/engines/b/drain")
+		if got.status != 200 {
+			t.Fatal(got.body)
+		}
+		eventually(t, "a word under the new keys", func() bool { return proxies[1].fleet.ByName("b").Status().Drained })
+		proxies[0].operator("POST", "/api/engines/b/undrain")
+		eventually(t, "another word", func() bool { return !proxies[1].fleet.ByName("b").Status().Drained })
+	}
+	agree("both still to know each other", true)
 }
