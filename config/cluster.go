@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Cluster is the gossip between proxies. Without bind nothing is opened.
+// Cluster is the gossip between proxies. Without the table nothing is opened; with it, bind is required.
 type Cluster struct {
 	// Bind is the address to gossip on, "host:port", for UDP and TCP. Default "": alone. "0.0.0.0:7946" or ":7946" is all addresses.
 	Bind string `toml:"bind"`
@@ -79,8 +79,10 @@ func (c *Config) validateCluster(p *problems) {
 			p.addf(at, `write "name:port"`, "cluster.join: %q has no host", clip(peer))
 		}
 	}
-	if k.Bind == "" && (len(k.Join) > 0 || len(k.Keys) > 0 || k.Advertise != "") {
-		p.addf("cluster", `add bind = "0.0.0.0:7946"`, "[cluster] needs bind")
+	// The table is optional, but one without bind would open nothing and say nothing: whoever wrote it wants a cluster. And a port that
+	// others can reach is not opened by default.
+	if k.Bind == "" && (len(k.Join) > 0 || len(k.Keys) > 0 || k.Advertise != "" || p.source != nil && p.source.has("cluster")) {
+		p.addf("cluster", `add bind = "0.0.0.0:7946", or leave [cluster] out for one proxy alone`, "[cluster] needs bind")
 	}
 	if k.Name == "" || !validName(k.Name) {
 		p.addf("cluster.name", "letters, digits and . _ : - [ ], at most 128", "cluster.name %q is empty, has other characters or is too long", clip(k.Name))
@@ -91,15 +93,23 @@ func (c *Config) validateCluster(p *problems) {
 	if len(k.Keys) > maxClusterKeys {
 		p.addf("cluster.keys", "two are enough to change the key", "cluster.keys: %d are more than %d", len(k.Keys), maxClusterKeys)
 	}
+	first := map[string]int{}
 	for i := range k.Keys {
 		// Faults are told at the key of the array: a line of its own might show the secret.
 		value, err := k.Keys[i].expand(c.lookup)
 		if err == nil {
 			k.Keys[i] = value
-			_, err = clusterKey(value.Reveal())
+			var key []byte
+			if key, err = clusterKey(value.Reveal()); err == nil {
+				if before, twice := first[string(key)]; twice {
+					err = fmt.Errorf("the same as number %d: leave one of them out", before)
+				} else {
+					first[string(key)] = i + 1
+				}
+			}
 		}
 		if err != nil {
-			p.addError("cluster.keys", fmt.Errorf("cluster.keys, number %d: %w", i+1, err))
+			p.addError("cluster.keys", fmt.Errorf("number %d: %w", i+1, err))
 		}
 	}
 	within("cluster.rejoin", k.Rejoin, Duration(time.Second), Duration(time.Hour), p)

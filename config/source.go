@@ -130,6 +130,12 @@ func (s *source) find(path string) (place, bool) {
 	}
 }
 
+// has tells whether a path is in the file.
+func (s *source) has(path string) bool {
+	_, ok := s.places[path]
+	return ok
+}
+
 // excerpt draws the line of a place with a mark under it. A line that holds a secret is not drawn: errors end up in logs.
 func (s *source) excerpt(at place, keyOnly bool) string {
 	if at.line < 1 || at.line > len(s.lines) {
