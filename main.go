@@ -168,6 +168,10 @@ func serve(args []string, stdout, stderr io.Writer) int {
 		}
 		log.Info("admin listener", "address", admin.Addr().String())
 	}
+	if err := srv.OpenCluster(); err != nil {
+		fmt.Fprintln(stderr, "warmring serve:", err)
+		return 1
+	}
 	for _, w := range cfg.Warnings() {
 		log.Warn(w)
 	}

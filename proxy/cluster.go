@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -10,10 +11,11 @@ import (
 	"github.com/warmring/warmring/ring/gossip"
 )
 
-// startCluster joins the other proxies, if the configuration has a [cluster]. It does not wait for them.
-func (s *Server) startCluster() error {
+// OpenCluster joins the other proxies, if the configuration has a [cluster], and does not wait for them. Serve does it; who wants to know
+// before that whether the ports, addresses and interfaces of [cluster] are there calls it, once, and then Serve.
+func (s *Server) OpenCluster() error {
 	k := &s.cfg.Cluster
-	if k.Bind == "" {
+	if k.Bind == "" || s.cluster.Load() != nil {
 		return nil
 	}
 	c, err := gossip.Start(gossip.Options{
@@ -23,7 +25,10 @@ func (s *Server) startCluster() error {
 		EngineStates: s.engineStates, OnDrain: s.drainedElsewhere, OnHint: s.seenElsewhere, OnDigest: s.readElsewhere, OnPreempt: s.preemptForOthers,
 	})
 	if err != nil {
-		return s.cfg.At("cluster.bind", err)
+		if at := new(gossip.OptionError); errors.As(err, &at) {
+			return s.cfg.At("cluster."+at.Option, err)
+		}
+		return s.cfg.At("cluster", err)
 	}
 	s.cluster.Store(c)
 	return nil

@@ -196,7 +196,7 @@ func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
 	defer s.hangups.close()
 	started := sync.OnceFunc(func() { close(s.reloads.started) })
 	defer started()
-	if err := s.startCluster(); err != nil {
+	if err := s.OpenCluster(); err != nil {
 		return err
 	}
 	defer s.leaveCluster()

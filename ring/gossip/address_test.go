@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -83,6 +84,15 @@ func TestFaultsOfAddressesSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: accepted", what)
 		} else if !strings.Contains(err.Error(), what) {
 			t.Errorf("want %q in %q", what, err)
+		}
+		option := "bind"
+		if opt.Interface != "" {
+			option = "interface"
+		} else if opt.Keys != nil {
+			option = "keys"
+		}
+		if at := new(OptionError); err != nil && (!errors.As(err, &at) || at.Option != option) {
+			t.Errorf("%s: blamed is %q, not %s", what, at.Option, option)
 		}
 	}
 }

@@ -12,18 +12,24 @@ import (
 func (c *Cluster) open() error {
 	host, port, err := bindAddress(c.opt.Bind)
 	if err != nil {
-		return err
+		return of("bind", err)
 	}
 	logger := log.New(c.library, "", 0)
 	transport, bound, err := openTransport(host, port, logger)
 	if err != nil {
-		return err
+		return of("bind", err)
 	}
 	port = transport.GetAutoBindPort()
 	address, advertised, err := advertiseAddress(c.opt.Advertise, c.opt.Interface, bound, port)
 	if err != nil {
 		_ = transport.Shutdown()
-		return err
+		switch {
+		case c.opt.Advertise != "":
+			return of("advertise", err)
+		case c.opt.Interface != "":
+			return of("interface", err)
+		}
+		return of("bind", err)
 	}
 	var network memberlist.NodeAwareTransport = transport
 	if c.opt.Transport != nil {
@@ -46,13 +52,13 @@ func (c *Cluster) open() error {
 	if len(c.opt.Keys) > 0 {
 		if c.keyring, err = memberlist.NewKeyring(c.opt.Keys, c.opt.Keys[0]); err != nil {
 			_ = cfg.Transport.Shutdown()
-			return fmt.Errorf("cluster keys: %w", err)
+			return of("keys", fmt.Errorf("cluster keys: %w", err))
 		}
 		cfg.Keyring = c.keyring
 	}
 	if c.list, err = memberlist.Create(cfg); err != nil {
 		_ = cfg.Transport.Shutdown()
-		return fmt.Errorf("open cluster on %q: %w", c.opt.Bind, err)
+		return of("bind", fmt.Errorf("open cluster on %q: %w", c.opt.Bind, err))
 	}
 	return nil
 }
