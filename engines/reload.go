@@ -105,6 +105,8 @@ func (p *Plan) Apply() {
 			f.probe(e)
 		case e != was:
 			e.describe()
+		default:
+			e.nudge() // its next probe may be due earlier now
 		}
 	}
 	f.rebuildCatalog()
