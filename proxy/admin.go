@@ -133,6 +133,17 @@ type engineView struct {
 	Placement   *ring.EngineView `json:"placement,omitempty"`
 }
 
+func (s *Server) engineView(up *upstream, state, reason string, placed *ring.EngineView) engineView {
+	v := engineView{
+		Name: up.Name, URL: up.Target.String(), Kind: up.DetectedKind(), State: state, Reason: reason, Models: []string{}, Connections: up.pool.Open(),
+		Dials: up.pool.Dials.Load(), Stale: up.pool.Stale.Load(), Reported: s.reported(up.Engine), Lanes: up.lanes.view(), Placement: placed,
+	}
+	for _, m := range up.Models() {
+		v.Models = append(v.Models, m.ID)
+	}
+	return v
+}
+
 func (s *Server) engineViews() []engineView {
 	placed := make(map[string]*ring.EngineView)
 	snapshot := s.placer.Snapshot()
@@ -141,13 +152,12 @@ func (s *Server) engineViews() []engineView {
 	}
 	var views []engineView
 	for name, up := range s.upstreams() {
-		v := engineView{Name: name, URL: up.Target.String(), Kind: up.DetectedKind(), State: up.State().String(), Reason: up.Reason(), Models: []string{}, Connections: up.pool.Open(), Dials: up.pool.Dials.Load(), Stale: up.pool.Stale.Load(), Reported: s.reported(up.Engine), Lanes: up.lanes.view(), Placement: placed[name]}
-		for _, m := range up.Models() {
-			v.Models = append(v.Models, m.ID)
-		}
-		views = append(views, v)
+		views = append(views, s.engineView(up, up.State().String(), up.Reason(), placed[name]))
 	}
-	sort.Slice(views, func(i, j int) bool { return views[i].Name < views[j].Name })
+	for _, up := range s.leaving.all() {
+		views = append(views, s.engineView(up, "removed", "taken out by a reload: it ends what it runs", nil))
+	}
+	sort.SliceStable(views, func(i, j int) bool { return views[i].Name < views[j].Name })
 	return views
 }
 

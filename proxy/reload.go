@@ -148,11 +148,13 @@ func (s *Server) apply(cfg *config.Config) (changes []string, err error) {
 		switch now := next[name]; {
 		case now == nil:
 			s.metrics.removeEngine(name)
-			up.end()
 		case now.contact != up.contact: // another engine under its name
 			s.placer.Forget(s.now(), name)
-			up.end()
+		default:
+			continue
 		}
+		up.end()
+		s.leaving.add(up)
 	}
 	s.changes.announce()
 	if c := s.cluster.Load(); c != nil {
@@ -202,7 +204,8 @@ func (s *Server) countReloads(set *metrics.Set) {
 	set.NewGauge("warmring_config_last_success_timestamp_seconds", func() float64 {
 		return float64(l.state.Load().at.UnixMilli()) / 1000
 	})
-	set.NewGauge("warmring_config_stale", func() float64 { // 1 = the last reload failed, so that a newer file is not in force
+	set.NewGauge("warmring_engines_leaving", func() float64 { return float64(len(s.leaving.all())) }) // taken out, with requests to end
+	set.NewGauge("warmring_config_stale", func() float64 {                                            // 1 = the last reload failed, so that a newer file is not in force
 		if l.state.Load().failed != nil {
 			return 1
 		}

@@ -116,8 +116,15 @@ func TestAReloadCutsNoStreamAndForgetsNoPrefix(t *testing.T) {
 			t.Errorf("a new session: %d from %s", got.status, engineOf(got))
 		}
 	}
+	if got := p.operator("GET", "/api/engines"); strings.Count(got.body, `"state": "removed"`) != 1 || p.metric("warmring_engines_leaving") != "1" {
+		t.Errorf("an engine that ends its streams is not shown: %s", got.body)
+	}
 	close(next)
 	streams.Wait()
+	eventually(t, "the log to tell that the engine is done", func() bool { return strings.Contains(p.log.String(), "its last request has ended") })
+	if got := p.metric("warmring_engines_leaving"); got != "0" {
+		t.Errorf("%s engines still leave", got)
+	}
 	for i, home := range homes {
 		got := p.post("/v1/chat/completions", chat(text(i, 2)...), "X-Session-Id", fmt.Sprint("s", i))
 		reason, warm := got.header.Get("X-Warmring-Reason"), got.header.Get("X-Warmring-Warm")

@@ -68,7 +68,9 @@ type Server struct {
 	live      liveRequests
 	changes   changes
 	waiters   waiters
+	foreign   foreignTurns // short turns of other proxies
 	reloads   reloads
+	leaving   leaving
 	placing   sync.Mutex // held by updatePlacer, so that no older list comes after a newer one
 
 	unparsedTold atomic.Int64 // when the log was last told of an unreadable prompt
@@ -261,6 +263,9 @@ func (s *Server) reap(ctx context.Context) {
 			for _, up := range s.upstreams() {
 				up.pool.Reap(now)
 			}
+			s.leaving.gone(func(up *upstream) {
+				s.log.Info("engine taken out: its last request has ended", "engine", up.Name, "url", up.Target.String())
+			})
 		}
 	}
 }
