@@ -76,6 +76,14 @@ func writeCluster(w io.Writer, c *gossip.Cluster) {
 	} {
 		fmt.Fprintf(w, "warmring_cluster_%s %v\n", m.name, m.value)
 	}
+	for _, queue := range []struct {
+		what  string
+		value int
+	}{
+		{"placements", v.Waiting.Placements}, {"news", v.Waiting.News}, {"digests", v.Waiting.Digests}, {"preempt", v.Waiting.Asks}, {"reply", v.Waiting.Replies},
+	} {
+		fmt.Fprintf(w, "warmring_cluster_untold{what=%q} %d\n", queue.what, queue.value)
+	}
 	for _, shed := range []struct {
 		what  string
 		value uint64

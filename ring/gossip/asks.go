@@ -88,10 +88,13 @@ func (a *asks) due(now int64, send func(to string, ask Ask)) {
 }
 
 // pending tells whether a request waits for its answer.
-func (a *asks) pending() bool {
+func (a *asks) pending() bool { return a.waiting() > 0 }
+
+// waiting is how many do.
+func (a *asks) waiting() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.asking) > 0
+	return len(a.asking)
 }
 
 // answer ends a request; repeated answers and those to nobody's request are left.

@@ -6,11 +6,12 @@ import (
 	"github.com/warmring/warmring/ring"
 )
 
-// Ask is a request to take a prefill back.
+// Ask is a request to let a turn by that waits behind a prefill of another proxy's. It names no victim: the asked one knows what is in
+// the way by the time that it is asked.
 type Ask struct {
 	ID      uint64 // of this asking; the same when it is sent again
 	Engine  uint32
-	Request uint64 // the one to take back; 0 = the longest there is
+	Request uint64 // the turn that waits, a number of the asker's own; the same when that turn asks again
 }
 
 // Answer is what came of an Ask.

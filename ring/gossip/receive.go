@@ -137,7 +137,7 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 	}
 	c.hearDigests(now, m.Digests)
 	if m.Ask.ID != 0 && from != nil {
-		answer := c.asks.asked(m.Ask, c.preempt)
+		answer := c.asks.asked(m.Ask, func(ask Ask) Answer { return c.preempt(m.Sender, ask) })
 		c.send(now, from, &Message{Sender: c.node, Sequence: c.sequence.Add(1), AnswerID: m.Ask.ID, Answer: answer})
 	}
 	if m.AnswerID != 0 {
@@ -145,10 +145,15 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 	}
 }
 
-func (c *Cluster) preempt(ask Ask) Answer {
+func (c *Cluster) preempt(sender uint32, ask Ask) Answer {
 	name, ok := c.engineName(ask.Engine)
 	if !ok || c.opt.OnPreempt == nil {
 		return Refused
 	}
-	return c.opt.OnPreempt(name, ask.Request)
+	return c.opt.OnPreempt(name, turnOf(sender, ask.Request))
+}
+
+// turnOf tells the turns of different members apart.
+func turnOf(sender uint32, request uint64) uint64 {
+	return weight(sender, uint32(request>>32)) ^ request
 }

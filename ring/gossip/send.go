@@ -216,9 +216,9 @@ func (c *Cluster) replyLoop() {
 	}
 }
 
-// Preempt asks another member to take a prefill back: the request of that number on the engine, or (0) the longest that it
-// has there. done is called once, from another goroutine, with the answer, or with NoAnswer after 80 ms; it must not block. An
-// unknown member is an answer, too. Preempt itself does not wait for anything.
+// Preempt asks another member to let a turn of ours by on an engine where a prefill of its own is in the way. request is the turn's number, the
+// same when it asks again. done is called once, from another goroutine, with the answer, or with NoAnswer after 80 ms; it must not block.
+// An unknown member is an answer, too. Preempt itself does not wait for anything.
 func (c *Cluster) Preempt(member, engine string, request uint64, done func(Answer)) {
 	now := c.now()
 	ask := Ask{ID: rand.Uint64() | 1, Engine: ring.EngineID(engine), Request: request}

@@ -29,6 +29,7 @@ type View struct {
 	Book    BookTotals `json:"book"`
 	News    NewsView   `json:"news"`
 	Inbox   int        `json:"inbox"` // messages received and not yet read
+	Waiting Waiting    `json:"untold_queues"`
 	Budget  BudgetView `json:"budget"`
 	Quick   BudgetView `json:"quick_budget"`
 	Traffic Traffic    `json:"traffic"`
@@ -54,6 +55,15 @@ type MemberView struct {
 	Engines  int           `json:"engines"`
 	NotReady []EngineState `json:"engines_not_ready,omitempty"` // as it sees them
 	Differs  []string      `json:"differs,omitempty"`           // in words, what this member and that one do not have in common
+}
+
+// Waiting is what waits to be told to others, by queue.
+type Waiting struct {
+	Placements int `json:"placements"` // own, not yet among the entries
+	News       int `json:"news"`       // entries to be gossiped
+	Digests    int `json:"digests"`    // own readings of engines
+	Asks       int `json:"asks"`       // without an answer yet
+	Replies    int `json:"replies"`    // to comparisons
 }
 
 // Traffic counts bytes on the wire, with the headers of packets.
@@ -117,6 +127,7 @@ func (c *Cluster) View() View {
 			v.Reads++
 		}
 	}
+	v.Waiting = Waiting{v.Untold, int(v.News.Queued), c.digests.untold(), c.asks.waiting(), len(c.replies)}
 	v.Strangers += v.Totals.Garbled + v.Totals.Versions
 	for _, m := range c.members.all() {
 		v.Members = append(v.Members, c.viewMember(now, m))
