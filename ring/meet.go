@@ -1,5 +1,7 @@
 package ring
 
+import "github.com/warmring/warmring/ring/prompt"
+
 // How a turn meets a session that only other proxies have seen.
 
 // meet makes a session of what others have told of a key, at its first turn here; none if they have not.
@@ -107,6 +109,70 @@ func (p *Placer) expectHistory(l *look, e *engine, tokens int) {
 // taken tells whether a key stands for a session here or elsewhere.
 func (p *Placer) taken(key uint64) bool {
 	return p.sessions.find(key) != none || p.share != nil && p.share.away.find(key, false) != none
+}
+
+// anotherHistory tells that a turn under a client's key goes on with another history than the session of that key, or begins one,
+// where the session's own prompts do not tell: a sub-agent that uses its parent's id, a new conversation under the old one's. To take it for
+// the session itself would send either of them to the other's engine. i is the session's slot, if it has one.
+func (p *Placer) anotherHistory(t *Turn, i uint32, key uint64) bool {
+	if len(p.chain) == 0 || t.Continues {
+		return false
+	}
+	if i != none && p.sessions.all.at(i).bytes > 0 {
+		return p.takenOver(t, i)
+	}
+	if side := join(p.beginning(t), key); p.sessions.find(side) != none || p.share.away.alive(side, false, p.now) != nil {
+		return true
+	}
+	var lives *engine
+	if i != none {
+		lives = p.engineOf(p.sessions.all.at(i).engine)
+	} else if s := p.share.away.alive(key, false, p.now); s != nil {
+		lives = p.engineOf(s.engine)
+	}
+	if lives == nil || len(p.chain) > max(t.Prompt.First, 1) {
+		return false // the client's word counts
+	}
+	here, _ := p.vouched(t.Prompt, lives)
+	return !here // it begins, and the session did not begin like this
+}
+
+// takenOver tells that a session's key has been given to another history at another proxy, before either had heard of the other. One
+// of the two is what all believe of the key by now; if it is not this one, this one is warm elsewhere and nobody says that it moved.
+func (p *Placer) takenOver(t *Turn, i uint32) bool {
+	s := p.sessions.all.at(i)
+	e := p.engineOf(s.engine)
+	if !s.told.byOthers() || e == nil || !e.State.takesTurns() || !contains(p.chain, s.tail, s.bytes) {
+		return false
+	}
+	here, elsewhere := p.vouched(t.Prompt, e)
+	if !here && elsewhere {
+		p.sessions.setTail(i, 0, 0, false) // the session is the others'
+		return true
+	}
+	return false
+}
+
+// vouched tells whether an engine, and whether any other one, is known to hold something of a prompt behind its head, here or by what
+// others have told.
+func (p *Placer) vouched(pr *prompt.Prompt, e *engine) (here, elsewhere bool) {
+	for m := milestonesOf(pr); ; {
+		at, _, ok := m.next()
+		if !ok {
+			return false, elsewhere
+		}
+		fingerprint := pr.Chain[at].Fingerprint
+		if p.index.find(fingerprint, e.slot) != none {
+			return true, elsewhere
+		}
+		if s := p.share.away.alive(milestoneKey(fingerprint), true, p.now); s != nil {
+			if s.engine == e.ref() {
+				return true, elsewhere
+			}
+			elsewhere = true
+		}
+		elsewhere = elsewhere || p.index.holders(fingerprint) != none
+	}
 }
 
 // tooShort tells that a prompt under the key of a session that only others have seen cannot be its next one: a title or the like.

@@ -165,6 +165,7 @@ func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved 
 	}
 	p.tellBinding(Binding{
 		Key: key, Engine: id, Tokens: max(1, ch.m.tokens(int(point.Bytes))>>milestoneShift), Life: p.opt.SessionIdle, Tail: true,
+		Urgent: moved, // or the old ones would speak against the move
 	})
 }
 

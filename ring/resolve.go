@@ -6,7 +6,8 @@ import "github.com/warmring/warmring/ring/prompt"
 // it extends. What comes under a known key but does not extend that session (a title, a recap, a sub-agent of a client that
 // gives all of them one key, a compaction) is a side session: a session of its own, found again by its prompt and by its
 // owner's key. When two turns in a row extend a side session while the owner stands still, that was a compaction: its
-// history becomes the owner's.
+// history becomes the owner's. Where there are other proxies nobody sees all turns of the owner, and two that swap histories apart
+// from each other would send both astray, so a compaction stays a side session there: all find it by its first message.
 
 // resolved is the answer.
 type resolved struct {
@@ -62,6 +63,9 @@ func (p *Placer) resolve(t *Turn) resolved {
 	}
 	i, key := p.scoped(t.Session, t.Seed)
 	ringKey := join(t.Session, t.Seed)
+	if p.share != nil && p.anotherHistory(t, i, key) {
+		return p.resolveByPrompt(t, key)
+	}
 	if i == none && p.share != nil {
 		i = p.meet(key, false, key, true, t)
 	}
@@ -78,8 +82,8 @@ func (p *Placer) resolve(t *Turn) resolved {
 		return resolved{session: i, ringKey: ringKey, extends: true, tailed: !s.named}
 	}
 	r := p.resolveByPrompt(t, key)
-	if r.session == none || !r.extends || len(t.Exclude) > 0 {
-		return r
+	if r.session == none || !r.extends || len(t.Exclude) > 0 || p.share != nil {
+		return r // other proxies may have turns of the owner's: nobody knows that it stands still
 	}
 	side := p.sessions.all.at(r.session)
 	if s.follow != uint32(side.key) {
@@ -192,7 +196,4 @@ func (p *Placer) adopt(owner, side uint32) {
 	o.head, s.head = s.head, o.head
 	o.follow, o.followed = 0, 0
 	p.totals.Adopted++
-	if p.share != nil {
-		p.tellAdopted(owner, side)
-	}
 }

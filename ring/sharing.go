@@ -18,7 +18,7 @@ type Binding struct {
 	Tokens int           // context that it keeps there
 	Life   time.Duration // what is left until it is forgotten
 	Tail   bool          // Key comes from a prompt: the way to a session that cannot be told by its beginning, or a milestone
-	Reset  bool          // the session has a new history: what is known of its last prompt is void
+	Reset  bool          // the session has a new history: what is known of its last prompt is void. Taken in, but not told any more
 	Home   bool          // the ring says the same: news of little worth
 	Urgent bool          // new or moved: its next turn may reach another proxy at once
 }
@@ -70,7 +70,6 @@ type sharing struct {
 	pending map[bindingID]int // where each stands among the untold
 	loud    []uint16          // slots whose charges should be told at once
 	shed    uint64            // news dropped because nobody collected it in time
-	reset   uint64            // key of the session that has just got a new history
 
 	layout *layout // for which ids holds
 	ids    map[uint32]*engine
@@ -160,10 +159,7 @@ func (p *Placer) tellSession(l *look, d *Decision, ch *Charge, r resolved) {
 	s := p.sessions.all.at(ch.session)
 	size := SizeClass(int(s.context) + int(s.shared))
 	b := Binding{Key: s.key, Engine: EngineID(ch.e.Name), Tokens: int(s.context) + int(s.shared), Life: p.toldLife(), Home: d.Home == d.Engine}
-	if b.Reset = p.share.reset == s.key; b.Reset {
-		p.share.reset = 0
-	}
-	b.Urgent = r.session == none || d.Reason == Moved || d.Reason == Failover || b.Reset
+	b.Urgent = r.session == none || d.Reason == Moved || d.Reason == Failover
 	moved := r.session != none && l.lived != ch.e.ref()
 	b.Urgent = b.Urgent || moved
 	due := s.told != 0 && p.now-s.told.at() >= int64(p.renewal())
@@ -184,17 +180,6 @@ func (p *Placer) tellSession(l *look, d *Decision, ch *Charge, r resolved) {
 	}
 	if s.key != join(r.ringKey, owner) { // it began like another: only its end tells which it is
 		p.tellBinding(Binding{Key: s.tail, Engine: b.Engine, Tokens: b.Tokens, Life: min(tailLife, p.opt.SessionIdle), Tail: true, Home: b.Home, Urgent: true})
-	}
-}
-
-// tellAdopted follows two sessions that have changed their histories with each other.
-func (p *Placer) tellAdopted(owner, side uint32) {
-	p.share.reset = p.sessions.all.at(owner).key // told with the turn that found it out
-	s := p.sessions.all.at(side)
-	if e := p.engineOf(s.engine); e != nil {
-		tokens := int(s.context) + int(s.shared)
-		s.told = toldAt(p.now, SizeClass(tokens), false)
-		p.tellBinding(Binding{Key: s.key, Engine: EngineID(e.Name), Tokens: tokens, Life: p.toldLife(), Reset: true})
 	}
 }
 
@@ -220,7 +205,7 @@ func (p *Placer) tellBinding(b Binding) bool {
 	}
 	if at, ok := s.pending[n]; ok {
 		old := &s.untold[at]
-		b.Reset, b.Urgent = b.Reset || old.Reset, b.Urgent || old.Urgent
+		b.Urgent = b.Urgent || old.Urgent
 		*old = b
 		return true
 	}
