@@ -181,33 +181,6 @@ func TestAPartitionHealsByItself(t *testing.T) {
 	}
 }
 
-// Packets are lost, late and come twice: the news arrives all the same.
-func TestLossDelayAndRepetition(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 10 s")
-	}
-	t.Parallel()
-	for _, loss := range []float64{0.01, 0.1, 0.3} {
-		net := newNetwork(t)
-		all := startCluster(t, 5, engineNames(8), func(_ int, o *Options) { o.Transport = net.wrap; o.Sync = time.Second })
-		net.set(func() { net.loss, net.twice, net.delay = loss, 0.1, 30*time.Millisecond })
-		var sessions []uint64
-		var times []time.Duration
-		for s := range uint64(60) {
-			sessions = append(sessions, s+1)
-			all[s%5].place(t, s+1)
-			times = append(times, eventually(t, "the news of one placement", func() bool { return agree(all, sessions[s:]) == 0 }))
-		}
-		slices.Sort(times)
-		t.Logf("loss %2.0f %%: known to all after %v (half), %v (worst of %d)", loss*100, times[len(times)/2], times[len(times)-1], len(times))
-		for _, p := range all {
-			if p.members.count() < 3 && loss < 0.3 {
-				tooSlow(t, "%.0f %% loss: %s sees %d others", loss*100, p.name, p.members.count())
-			}
-		}
-	}
-}
-
 // What one side sends arrives, what the other sends does not.
 func TestAOneWayCutHeals(t *testing.T) {
 	if testing.Short() {
@@ -302,23 +275,5 @@ func TestGarbageFromOutside(t *testing.T) {
 		if n := len(all[0].log.String()); n > 100_000 {
 			t.Errorf("strangers wrote %d bytes into the log", n)
 		}
-	}
-}
-
-// An overloaded member drops messages and counts them; nothing waits for it.
-func TestAFullInboxDropsAndCounts(t *testing.T) {
-	t.Parallel()
-	p := startMember(t, engineNames(2), nil, nil)
-	m := Message{Sender: 7, Sequence: 1, Entries: []Entry{{Key: 1, Value: 2, Version: 3, Node: 4, Kind: Session, Life: time.Hour}}}
-	b := m.Append(nil)
-	start := time.Now()
-	for range 20 * maxInbox {
-		(*delegate)(p.Cluster).NotifyMsg(b)
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		tooSlow(t, "taking messages in took %v", took)
-	}
-	if p.View().Totals.InboxFull == 0 {
-		t.Log("the reader kept up")
 	}
 }
