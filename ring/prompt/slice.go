@@ -12,7 +12,7 @@ import "math"
 // greater share never gives a shorter prefix.
 //
 // What stands before that place is copied byte for byte, and so are all members outside the turns but those that concern
-// the output alone. The output is limited to one token; in Responses bodies to three, as SGLang takes two off.
+// the output alone. Behind it remain the answers to other calls of the same turn, emptied, since each call must have one. The output is limited to one token; in Responses bodies to three, as SGLang takes two off.
 //
 // ok is false, and slice is dst, when there is nothing to cut, when the body is not understood for certain (repeated or
 // escaped keys where they matter, several prompts, unknown shapes), or when it asks for more than its prompt's text says
@@ -59,8 +59,9 @@ type slicer struct {
 // maxKept bounds the runs of members to copy: a body has a few members to leave out, each once.
 const maxKept = 32
 
-// maxSliceCuts is what one cut takes: the rest of a text, of the list it is in, of the list that is in, and of the turns.
-const maxSliceCuts = 4
+// maxSliceCuts is what one cut may take: the rest of a text, of the list it is in, of the list that is in, of the turns; and
+// one for each further answer to parallel calls.
+const maxSliceCuts = 64
 
 // minSlice is how much text a prefix has at least, unless the first text is shorter, and how far before the goal white
 // space is looked for, in bytes.
@@ -68,7 +69,7 @@ const minSlice = 64
 
 func (s *slicer) cutOut(start, end int) {
 	if s.cutCount == maxSliceCuts {
-		s.fail(whyCuts) // cannot happen: texts nest in two lists at most
+		s.fail(whyCuts)
 		return
 	}
 	s.cuts[s.cutCount] = Span{start, end}

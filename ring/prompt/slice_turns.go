@@ -24,7 +24,7 @@ func (s *slicer) cutTurns() bool {
 		return false
 	}
 	closing := s.turns.End - 1
-	behind := 0 // the end of the last turn that may be the last
+	behind, answer := 0, false // the end of the last turn that may be the last, and whether a tool said it
 	talk := false
 	i, more := s.first(v, ']')
 	for ; more; i, more = s.next(i, ']') {
@@ -44,17 +44,16 @@ func (s *slicer) cutTurns() bool {
 			continue
 		}
 		if s.ended && t.end <= s.goal+s.skipped {
-			behind = t.end
+			behind, answer = t.end, t.answer
 			continue
 		}
 		passed := s.skipped
 		s.skipped = skipped
 		switch s.cutContent(t.content, t.user) {
 		case cutInside:
-			s.cutOut(t.end, closing)
-			return s.why == ""
+			return s.dropTurns(t.end, closing, t.answer)
 		case cutBehind:
-			behind = t.end
+			behind, answer = t.end, t.answer
 			s.ended = true
 		case cutBroken:
 			return false
@@ -64,7 +63,42 @@ func (s *slicer) cutTurns() bool {
 	if i < 0 || behind == 0 || s.space(behind) == closing {
 		return false
 	}
-	s.cutOut(behind, closing)
+	return s.dropTurns(behind, closing, answer)
+}
+
+// dropTurns cuts out the turns behind kept. After a tool's answer, those that answer other calls of the same turn stay, but
+// without what they say: each call must have its answer, says the API, and some engines insist.
+func (s *slicer) dropTurns(kept, closing int, answer bool) bool {
+	i, more := s.next(kept, ']')
+	for ; more && answer; i, more = s.next(i, ']') {
+		t := s.turn(i)
+		if t.end < 0 {
+			return false
+		}
+		if !t.answer {
+			break
+		}
+		if !s.empty(t.content) {
+			return false
+		}
+		i, kept = t.end, t.end
+	}
+	if i < 0 {
+		return false
+	}
+	s.cutOut(kept, closing)
+	return s.why == ""
+}
+
+// empty cuts out what a content says.
+func (s *slicer) empty(v int) bool {
+	if c := s.body[v]; v > 0 && (c == '"' || c == '[') {
+		end := s.pass(v, 5, nil)
+		if end < 0 {
+			return false
+		}
+		s.cutOut(v+1, end-1)
+	}
 	return true
 }
 
@@ -73,7 +107,8 @@ type sliceTurn struct {
 	end     int // negative: not understood
 	content int // offset of its content or output, 0 = none
 	kind    uint8
-	user    bool // a user's message of the Anthropic family, where tools' results are parts
+	user    bool // a user's message of the Anthropic family, where tools' answers are parts
+	answer  bool // a tool's answer
 }
 
 func (s *slicer) turn(i int) sliceTurn {
@@ -112,7 +147,7 @@ func (s *slicer) turn(i int) sliceTurn {
 		switch name := kind.Of(b); {
 		case len(name) == 0 || name[0] == 'n' || string(name) == `"message"`:
 		case bytes.HasSuffix(name, []byte(`_output"`)):
-			t.content, t.kind = output, turnUser
+			t.content, t.kind, t.answer = output, turnUser, true
 			return t
 		default:
 			return t
@@ -123,7 +158,7 @@ func (s *slicer) turn(i int) sliceTurn {
 		t.kind, t.user = turnUser, s.family == Messages
 	case `"tool"`, `"function"`:
 		if s.family == Chat {
-			t.kind = turnUser
+			t.kind, t.answer = turnUser, true
 		}
 	case `"system"`, `"developer"`:
 		if s.family != Messages { // engines differ in where they put these
@@ -131,166 +166,4 @@ func (s *slicer) turn(i int) sliceTurn {
 		}
 	}
 	return t
-}
-
-// Where a prefix may end, seen from a content.
-const (
-	cutBefore = iota // the goal lies before all of its places
-	cutInside        // cut, and noted
-	cutBehind        // the goal lies behind its text: it stays whole
-	cutBroken        // not understood
-)
-
-// cutContent cuts the content at v: a text or a list of parts. user as in sliceTurn.
-func (s *slicer) cutContent(v int, user bool) int {
-	switch s.body[v] {
-	case '"':
-		return s.cutText(v)
-	case '[':
-		return s.cutParts(v, user)
-	}
-	return cutBefore
-}
-
-// cutParts cuts a list of parts. A user's results of tools stay complete in number, as each answers a call of the turn before:
-// only the last may be cut, and nothing may end before it.
-func (s *slicer) cutParts(list int, user bool) int {
-	whole, mixed := 0, false // parts that start before whole must stay
-	if user {
-		var ok bool
-		if whole, mixed, ok = s.results(list); !ok {
-			return cutBroken
-		}
-	}
-	behind, found, end := 0, cutBefore, 0
-	i, more := s.first(list, ']')
-	for ; more; i, more = s.next(i, ']') {
-		start, skipped := i, s.skipped
-		pt := s.part(i)
-		if pt.end < 0 {
-			return cutBroken
-		}
-		i, end = pt.end, pt.end
-		if found == cutInside || start < whole {
-			continue
-		}
-		if s.ended && start >= s.goal+skipped {
-			break
-		}
-		if s.ended && pt.end <= s.goal+s.skipped {
-			behind, found = pt.end, cutBehind
-			continue
-		}
-		passed := s.skipped
-		s.skipped = skipped
-		inner := cutBefore
-		switch {
-		case pt.text > 0:
-			inner = s.cutText(pt.text)
-		case pt.result > 0 && !mixed:
-			inner = s.cutContent(pt.result, false)
-		case s.ended:
-		case pt.end <= s.goal+passed:
-			inner = cutBehind
-		}
-		s.skipped = passed
-		switch inner {
-		case cutBroken:
-			return cutBroken
-		case cutInside:
-			behind, found = pt.end, cutInside
-		case cutBehind:
-			behind, found = pt.end, cutBehind
-			s.ended = true
-		}
-	}
-	if i < 0 {
-		return cutBroken
-	}
-	if found == cutBefore || (found == cutBehind && behind == end) {
-		return found
-	}
-	if more { // stopped at a part behind the goal, which was passed
-		for i, more = s.next(i, ']'); more; i, more = s.next(i, ']') {
-			if i = s.pass(i, 5, nil); i < 0 {
-				return cutBroken
-			}
-		}
-	}
-	if i < 0 {
-		return cutBroken
-	}
-	s.cutOut(behind, i-1)
-	return cutInside
-}
-
-// results returns the offset of the last tool_result in a list, 0 if there is none, and whether other parts stand before one:
-// vLLM puts these behind the results, SGLang leaves them where they are.
-func (s *slicer) results(list int) (last int, mixed, ok bool) {
-	skipped := s.skipped
-	other := false
-	i, more := s.first(list, ']')
-	for ; more; i, more = s.next(i, ']') {
-		start := i
-		pt := s.part(i)
-		if i = pt.end; i < 0 {
-			return 0, false, false
-		}
-		if pt.isResult {
-			last, mixed = start, other
-		} else {
-			other = true
-		}
-	}
-	s.skipped = skipped
-	return last, mixed, i > 0
-}
-
-// contentPart is one part of a list.
-type contentPart struct {
-	end      int // negative: not understood
-	text     int // offset of its text, 0 = it is no text
-	result   int // offset of what a tool answered, 0 = none
-	isResult bool
-}
-
-func (s *slicer) part(i int) contentPart {
-	b := s.body
-	if b[i] != '{' {
-		return contentPart{end: s.pass(i, 5, nil)}
-	}
-	var kind Span
-	text, content := 0, 0
-	more := false
-	for i, more = s.first(i, '}'); more; i, more = s.next(i, '}') {
-		ks, ke, v := s.key(i)
-		if v < 0 || escaped(b[ks:ke]) {
-			return contentPart{end: -1}
-		}
-		if i = s.pass(v, 5, b[ks:ke]); i < 0 {
-			return contentPart{end: -1}
-		}
-		twice := false
-		switch string(b[ks:ke]) {
-		case "type":
-			twice, kind = kind != Span{}, Span{v, i}
-		case "text":
-			twice, text = text > 0, v
-		case "content":
-			twice, content = content > 0, v
-		}
-		if twice {
-			return contentPart{end: -1}
-		}
-	}
-	pt := contentPart{end: i}
-	switch string(kind.Of(b)) {
-	case `"text"`, `"input_text"`, `"output_text"`:
-		if text > 0 && b[text] == '"' {
-			pt.text = text
-		}
-	case `"tool_result"`:
-		pt.result, pt.isResult = content, true
-	}
-	return pt
 }
