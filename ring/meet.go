@@ -130,11 +130,13 @@ func (p *Placer) anotherHistory(t *Turn, i uint32, key uint64) bool {
 	} else if s := p.share.away.alive(key, false, p.now); s != nil {
 		lives = p.engineOf(s.engine)
 	}
-	if lives == nil || len(p.chain) > max(t.Prompt.First, 1) {
+	begins := len(p.chain) <= max(t.Prompt.First, 1)
+	contested := i != none && p.sessions.all.at(i).turns > 0 // see takenOver
+	if lives == nil || !begins && !contested {
 		return false // the client's word counts
 	}
-	here, _ := p.vouched(t.Prompt, lives)
-	return !here // it begins, and the session did not begin like this
+	here, elsewhere := p.vouched(t.Prompt, lives)
+	return !here && (begins || elsewhere) // it begins, and the session did not begin like this, or it is warm where the session is not
 }
 
 // takenOver tells that a session's key has been given to another history at another proxy, before either had heard of the other. One

@@ -87,11 +87,11 @@ func TestHistoriesThatBeganAtOnceUnderOneIdAreKeptApart(t *testing.T) {
 		for h := range 3 {
 			histories = append(histories, begin(uint64(h), 30_000, seed*10+uint64(h), 8000))
 		}
-		turn := func(h, proxy int) {
+		turn := func(h, proxy int, exclude ...string) {
 			c := histories[h]
 			w := ps.all[proxy]
 			w.now = ps.now
-			ch, d := w.start(seed+1, c)
+			ch, d := w.start(seed+1, c, exclude...)
 			ch.FirstToken(ps.now)
 			ch.Release(ps.now, Outcome{PromptTokens: -1, CachedTokens: -1, Prefilled: true})
 			computed += c.bytes - real.serve(d.Engine, c)
@@ -103,7 +103,7 @@ func TestHistoriesThatBeganAtOnceUnderOneIdAreKeptApart(t *testing.T) {
 			at[h] = d.Engine
 		}
 		for h := range histories {
-			turn(h, h)
+			turn(h, h, others(8, fmt.Sprint("e", h))...) // each knows another engine to be free
 			said += histories[h].bytes
 		}
 		for n := range uint64(20) {
