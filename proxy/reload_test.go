@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/warmring/warmring/config"
+	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/ring"
 )
 
@@ -382,6 +383,37 @@ func TestHeldRequestsMoveAwayFromAnEngineThatIsTakenOut(t *testing.T) {
 		t.Errorf("the engine that was taken out got %d requests", n)
 	}
 	eventually(t, "its connections to be closed", func() bool { v := lanes.view(); return v.Held+v.InFlight+v.Decoding == 0 })
+}
+
+// A long prompt was being taken back in the very moment in which its engine was taken out: it is not sent there once more.
+func TestAPromptThatWasTakenBackMovesAwayToo(t *testing.T) {
+	l := newEngineLanes(lane.Options{Border: 1000}, func() int64 { return 1 })
+	r := &request{lane: lanePart{wake: make(chan wake, 1)}}
+	if v := l.arrive(r, lane.Arrival{ID: 1, Fresh: 20000, Context: 20000}, lane.Facts{PrefillRate: 10000, CanPreempt: true}); v != lane.Go {
+		t.Fatal(v)
+	}
+	l.retire()
+	l.preempted(1, -1)
+	if w := <-r.lane.wake; w != wakeMove {
+		t.Errorf("it is told %d", w)
+	}
+	l.leave(1)
+}
+
+// A turn was placed on an engine in the very moment in which that was taken out: it is placed anew.
+func TestATurnPlacedOnAnEngineThatIsJustGone(t *testing.T) {
+	a := newFakeEngine(t, "a", nil)
+	p := startProxyTOML(t, fleetFile("", a))
+	p.ready(a)
+	all := p.upstreams()
+	p.contacts.Store(&map[string]*upstream{})
+	answered := make(chan answer, 1)
+	go func() { answered <- p.post("/v1/chat/completions", chat("hi")) }()
+	eventually(t, "it to be placed more than once", func() bool { return p.placer.Snapshot()[0].Placed > 1 })
+	p.contacts.Store(&all)
+	if got := <-answered; got.status != 200 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
 }
 
 // A turn that waits because no engine is there goes on when a reload brings one.
