@@ -35,7 +35,8 @@ type Engine struct {
 	Health string `toml:"health"`
 
 	// Preempt tells whether a long prefill may be taken back from this engine and sent again: "auto", "yes" or "no". Default "auto": yes for vLLM and SGLang, which stop at once and
-	// keep what they computed; no for own backends, whose long prefills are only held back. "yes" on an engine that goes on computing after the connection closed makes it compute twice.
+	// keep what they computed; own backends are not stopped, but get long prompts in slices while short turns are there. "yes" on an engine that goes on computing after the connection closed makes it
+	// compute twice. "no" sends every long prompt once and whole: it is held back before that, neither stopped nor sliced. For engines that keep no prefixes, and for those that are billed by the token.
 	Preempt string `toml:"preempt"`
 
 	// TLS matters for https URLs only.

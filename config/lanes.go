@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// Lanes keep long prefills from blocking short turns: they are held back, and taken back from the engine before their first token, when a short turn would wait behind them.
+// Lanes keep long prefills from blocking short turns: they are held back, sent in slices while short turns are there, and taken back from the engine before their first token when a short turn would wait behind them.
 type Lanes struct {
 	// Off lets every request pass to its engine at once. Default false.
 	Off bool `toml:"off"`
@@ -25,15 +25,24 @@ type Lanes struct {
 	// MaxExtraDelay is the delay that short turns may add to one long request; after it, it runs undisturbed. Default 0: what Share allows on top of its own prefill time, 2 s to 5 min.
 	MaxExtraDelay Duration `toml:"max_extra_delay"`
 
+	// Slices lets a long request go to its engine as growing prefixes while short turns are there, each with one token of output that nobody sees, and then whole: short turns get in between. Default
+	// true. It works on engines that cannot stop, too. Each slice costs the engine its fixed part of a request, and its own counters see the prefix's tokens again. False takes long prompts back instead, where the engine can
+	// stop, which makes short turns wait longer.
+	Slices bool `toml:"slices"`
+
 	// MaxHeld is how many long requests may be held per engine; more get 429 with Retry-After. Default 256. Each keeps its body in memory.
 	MaxHeld int `toml:"max_held"`
+
+	// MaxHeldBytes is how many bytes the bodies of the requests held per engine may have together; more get 429 with Retry-After. Default 1GB. One is held whatever its size. While a request goes in
+	// slices its prefix takes as much again at most.
+	MaxHeldBytes Size `toml:"max_held_bytes"`
 
 	// MaxWait is how long a long request may be held before it is first sent; then it gets 429. Default 10m, after which common clients have given up.
 	MaxWait Duration `toml:"max_wait"`
 }
 
 func defaultLanes() Lanes {
-	return Lanes{Target: Duration(250 * time.Millisecond), Share: 0.5, MaxHeld: 256, MaxWait: Duration(10 * time.Minute)}
+	return Lanes{Target: Duration(250 * time.Millisecond), Share: 0.5, Slices: true, MaxHeld: 256, MaxHeldBytes: 1 << 30, MaxWait: Duration(10 * time.Minute)}
 }
 
 func (c *Config) validateLanes(p *problems) {
@@ -45,5 +54,6 @@ func (c *Config) validateLanes(p *problems) {
 	}
 	within("lanes.max_extra_delay", c.Lanes.MaxExtraDelay, 0, Duration(time.Hour), p)
 	within("lanes.max_held", c.Lanes.MaxHeld, 1, 1_000_000, p)
+	within("lanes.max_held_bytes", c.Lanes.MaxHeldBytes, 64<<10, 1<<40, p)
 	within("lanes.max_wait", c.Lanes.MaxWait, Duration(time.Second), Duration(24*time.Hour), p)
 }

@@ -64,6 +64,6 @@ func (s *Server) upstreams() map[string]*upstream { return *s.contacts.Load() }
 func laneOptions(c *config.Lanes) lane.Options {
 	return lane.Options{
 		Target: c.Target.Std(), Border: c.Border, Budget: c.Budget, Share: c.Share, MaxExtraDelay: c.MaxExtraDelay.Std(), MaxHeld: c.MaxHeld,
-		MaxWait: c.MaxWait.Std(), Off: c.Off,
+		MaxHeldBytes: int64(c.MaxHeldBytes), MaxWait: c.MaxWait.Std(), NoSlices: !c.Slices, Off: c.Off,
 	}
 }
