@@ -171,7 +171,7 @@ func TestAnAskIsDoneOnceHoweverItTravels(t *testing.T) {
 	}
 	mu.Lock()
 	t.Logf("of %d asked %d were done and %d answered", asks, len(done), freed)
-	if len(done) < freed || freed == 0 {
+	if len(done) < freed || freed < asks*6/10 { // once each, four in ten would be answered
 		t.Errorf("%d done, %d answered", len(done), freed)
 	}
 	for turn, n := range done {
