@@ -11,14 +11,14 @@ import (
 // to it. Where they stand follows from the prompt alone, so two prompts have the milestones of all that they share in common, and
 // a turn is looked up in some ten steps, however long it is.
 //
-// They are the last kept points within 2, 2.8, 4, 5.7, 8, ... KB behind the head, in canonical bytes, and the end of the first
-// user message. The head has none: it is shared by sessions that have nothing else in common. A session tells one per growth by the
-// root of two, about as often as it tells its size; a tail told with every turn would cost ten times as much on the wire.
+// They are the last kept points within 2, 4, 8, 16, ... KB behind the head, in canonical bytes, and the end of the first user
+// message. The head has none: it is shared by sessions that have nothing else in common. A session tells one whenever it has
+// doubled, about as often as it tells its size; a tail told with every turn would cost ten times as much on the wire.
 
 const (
 	milestoneReach = 2048 // canonical bytes behind the head within which the first stands
 	firstMilestone = 1024 // bytes of a first user message from which on its end is one
-	maxMilestones  = 44   // of one prompt, of 4 GB
+	maxMilestones  = 24   // of one prompt, of 4 GB
 	newMilestones  = 2    // told with the first turn that a session has here: what others have told of it is not repeated
 )
 
@@ -30,25 +30,10 @@ const milestoneShift = 12
 func milestoneKey(fingerprint uint64) uint64 { return join(fingerprint, 0x6d696c6573746f6e) }
 
 // milestoneLevel is the greatest level whose reach lies within so many bytes behind the head; -1 if none does.
-func milestoneLevel(beyond int) int {
-	if beyond < milestoneReach {
-		return -1
-	}
-	level := 2 * (bits.Len(uint(beyond/milestoneReach)) - 1)
-	if beyond >= reachOf(level+1) {
-		level++
-	}
-	return level
-}
+func milestoneLevel(beyond int) int { return bits.Len(uint(max(beyond, 0)/milestoneReach)) - 1 }
 
-// reachOf is how many bytes behind the head a level reaches: twice as many every second one.
-func reachOf(level int) int {
-	reach := milestoneReach << (level / 2)
-	if level%2 == 1 {
-		reach = reach * 181 / 128 // the root of two
-	}
-	return reach
-}
+// reachOf is how many bytes behind the head a level reaches.
+func reachOf(level int) int { return milestoneReach << level }
 
 // milestones goes through those of a prompt, the deepest first.
 type milestones struct {
@@ -115,8 +100,8 @@ func (m *milestones) find(level int) int {
 	return low
 }
 
-// tellMilestones tells those that a turn has brought: levels that its session has reached since its last turn here, at points
-// that no engine was known to hold. renew tells the deepest once more, as the session has moved or the news of it has become old.
+// tellMilestones tells those that a turn has brought: levels that its session has reached since its last turn here, or, with
+// its first one, points that no engine was known to hold. renew tells the deepest once more, as the session has moved or the news of it has become old.
 func (p *Placer) tellMilestones(l *look, ch *Charge, s *session, moved, renew bool) {
 	if len(p.chain) == 0 || l.t.Continues {
 		return
@@ -149,7 +134,7 @@ func (p *Placer) tellMilestones(l *look, ch *Charge, s *session, moved, renew bo
 			return // told before, or told as the session's own key
 		}
 		point := l.t.Prompt.Chain[at]
-		if point.Bytes <= known && !again {
+		if l.had == 0 && point.Bytes <= known && !again {
 			return // somebody else's
 		}
 		p.tellMilestone(point, ch, id, moved)

@@ -17,6 +17,7 @@ type proxies struct {
 	seq   uint64
 	last  []map[Binding]uint64 // by receiver: the newest news of a key
 	cut   bool
+	heard func(Binding) // what is told
 }
 
 type told2 struct {
@@ -56,6 +57,9 @@ func (ps *proxies) exchange() {
 		loads = w.Loads(loads[:0])
 		ps.wire = append(ps.wire, told2{i, ps.now + int64(ps.delay), ps.seq, bindings, loads})
 		for _, b := range bindings {
+			if ps.heard != nil {
+				ps.heard(b)
+			}
 			ps.last[i][Binding{Key: b.Key, Tail: b.Tail}] = ps.seq
 		}
 	}
