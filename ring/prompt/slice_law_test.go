@@ -26,6 +26,12 @@ func flatten(v any, path string, to []segment) []segment {
 		if text, ok := v.(string); ok {
 			return append(to, segment{path, text})
 		}
+		if list, ok := v.([]any); ok {
+			for i, v := range list {
+				to = flatten(v, fmt.Sprintf("%s[%d]", path, i), to)
+			}
+			return to
+		}
 		raw, err := json.Marshal(v)
 		if err != nil {
 			panic(err)
@@ -33,13 +39,16 @@ func flatten(v any, path string, to []segment) []segment {
 		return append(to, segment{path + string(raw), ""})
 	}
 	rest := map[string]any{}
-	var texts []string
+	said := "text" // the member that says something
+	if kind, _ := m["type"].(string); strings.HasSuffix(kind, "_output") && strings.HasPrefix(path, "[") {
+		said = "output"
+	} else if m["role"] != nil || kind == "tool_result" {
+		said = "content"
+	}
+	list, isList := m[said].([]any)
+	text, isText := m[said].(string)
 	for k, v := range m {
-		_, text := v.(string)
-		_, list := v.([]any)
-		if (k == "content" || k == "output" || k == "text") && (text || list) {
-			texts = append(texts, k)
-		} else {
+		if k != said || !(isList || isText) {
 			rest[k] = v
 		}
 	}
@@ -48,15 +57,11 @@ func flatten(v any, path string, to []segment) []segment {
 		panic(err)
 	}
 	to = append(to, segment{path + string(raw), ""})
-	sort.Strings(texts)
-	for _, k := range texts {
-		if list, ok := m[k].([]any); ok {
-			for i, v := range list {
-				to = flatten(v, fmt.Sprintf("%s.%s[%d]", path, k, i), to)
-			}
-		} else {
-			to = append(to, segment{path + "." + k, m[k].(string)})
-		}
+	for i, v := range list {
+		to = flatten(v, fmt.Sprintf("%s.%s[%d]", path, said, i), to)
+	}
+	if isText {
+		to = append(to, segment{path + "." + said, text})
 	}
 	return to
 }
@@ -133,10 +138,17 @@ func checkSlices(t fataler, body []byte, family Family, share float64) (text int
 	return text, true
 }
 
-// drawSession draws an agent's session as a client of the family writes it; it ends on a user's or a tool's turn.
+// drawSession draws an agent's session as a client of the family writes it; it ends on a user's or a tool's turn. A completion is a text or ids.
 func drawSession(t *rapid.T, family Family) []byte {
 	lists := rapid.Bool().Draw(t, "lists")
 	text := func(label string) string { return string(quoted(nil, "\u00e9"+drawText(t, label))) }
+	if family == Completions {
+		if lists {
+			ids := rapid.SliceOfN(rapid.IntRange(0, 1<<17), 2, 2000).Draw(t, "ids")
+			return []byte(`{"model":"m","prompt":` + strings.ReplaceAll(fmt.Sprint(ids), " ", ", ") + `,"max_tokens":9}`)
+		}
+		return []byte(`{"model":"m","stream":true,"prompt":` + text("prompt") + `}`)
+	}
 	kind := "text"
 	if family == Responses {
 		kind = "input_text"
@@ -211,7 +223,7 @@ func drawSession(t *rapid.T, family Family) []byte {
 func TestSlicesOfASessionGrowWithTheirShare(t *testing.T) {
 	sliced := 0
 	rapid.Check(t, func(t *rapid.T) {
-		family := drawFamily(t)
+		family := rapid.SampledFrom([]Family{Chat, Messages, Responses, Completions}).Draw(t, "family")
 		body := drawSession(t, family)
 		shares := rapid.SliceOfN(rapid.IntRange(1, 999), 1, 12).Draw(t, "shares")
 		sort.Ints(shares)
@@ -247,7 +259,7 @@ func TestAnEngineGoesOnFromASlice(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			runs := 0
 			rapid.Check(t, func(t *rapid.T) {
-				family := drawFamily(t)
+				family := rapid.SampledFrom([]Family{Chat, Messages, Responses, Completions}).Draw(t, "family")
 				body := drawSession(t, family)
 				slice, ok := AppendSlice(nil, body, family, rapid.Float64Range(0.01, 0.99).Draw(t, "share"))
 				if !ok {
@@ -328,7 +340,7 @@ func FuzzAppendSlice(f *testing.F) {
 		if !json.Valid(slice) {
 			t.Fatalf("not JSON: %s", slice)
 		}
-		if fam != Completions && utf8.Valid(body) {
+		if utf8.Valid(body) {
 			checkSlices(t, body, fam, part)
 		}
 	})

@@ -60,7 +60,7 @@ func (s *slicer) cutTurns() bool {
 		}
 		s.skipped = passed
 	}
-	if i < 0 || behind == 0 || s.space(behind) == closing {
+	if i < 0 || behind == 0 {
 		return false
 	}
 	return s.dropTurns(behind, closing, answer)
@@ -86,6 +86,9 @@ func (s *slicer) dropTurns(kept, closing int, answer bool) bool {
 	if i < 0 {
 		return false
 	}
+	if s.cutCount == 0 && s.space(kept) == closing {
+		return false // that is all of the prompt
+	}
 	s.cutOut(kept, closing)
 	return s.why == ""
 }
@@ -97,7 +100,9 @@ func (s *slicer) empty(v int) bool {
 		if end < 0 {
 			return false
 		}
-		s.cutOut(v+1, end-1)
+		if end-v > 2 {
+			s.cutOut(v+1, end-1)
+		}
 	}
 	return true
 }
