@@ -165,21 +165,23 @@ func TestASliceLimitsTheOutputUnderTheClientsName(t *testing.T) {
 
 // A text is never cut inside an escape, a pair of surrogates or a rune, and white space in reach decides where.
 func TestATextIsCutBetweenCharacters(t *testing.T) {
-	const raw = `a\n\n  b\\\\\\n\ud83d\ude00\ud83d\ude00é漢字😀\"x\u00e9y\\ \u0041`
+	const raw = `\\ud83dza\n\n  b\\\\\\n\ud83d\ude00\ud83d\ude00é漢字😀\"x\u00e9y\\ \u0041`
 	var whole string
 	if err := json.Unmarshal([]byte(`"`+raw+`"`), &whole); err != nil {
 		t.Fatal(err)
 	}
-	last := 0
-	for goal := range len(raw) {
-		at := cutAt([]byte(raw+`"`), 0, goal)
-		if at < last || at > goal {
-			t.Fatalf("goal %d gives %d, the one before %d", goal, at, last)
-		}
-		last = at
-		var text string
-		if err := json.Unmarshal([]byte(`"`+raw[:at]+`"`), &text); err != nil || !strings.HasPrefix(whole, text) {
-			t.Fatalf("%q: %v", raw[:at], err)
+	for name, cut := range map[string]func(b []byte, start, goal int) int{"at white space": cutAt, "anywhere": boundary} {
+		last := 0
+		for goal := range len(raw) {
+			at := cut([]byte(raw+`"`), 0, goal)
+			if at < last || at > goal || (name == "anywhere" && goal-at > 11) {
+				t.Fatalf("%s: goal %d gives %d, the one before %d", name, goal, at, last)
+			}
+			last = at
+			var text string
+			if err := json.Unmarshal([]byte(`"`+raw[:at]+`"`), &text); err != nil || !strings.HasPrefix(whole, text) {
+				t.Fatalf("%s: %q: %v", name, raw[:at], err)
+			}
 		}
 	}
 	for _, c := range []struct {
