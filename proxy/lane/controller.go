@@ -14,12 +14,16 @@ type Controller struct {
 
 	waiting [2]list  // interactive requests without their first token: streamed, unstreamed
 	queue   queue    // long ones, never sent yet
-	back    []uint32 // preempted ones, in front of the queue, oldest arrival first
+	back    []uint32 // those that were sent before, in front of the queue, by order
 	flight  []uint32 // long ones in prefill, by seq; they hold the budget
 
 	credit  int64  // ns that the long lane may still be kept waiting
 	blocked uint32 // the long request that waits for interactive ones, and for nothing else
 	clear   int64  // since when no long prefill has been in flight
+	until   int64  // until when somebody is likely to come who would wait behind a long prefill
+	arrived int64  // last interactive request
+	gap     int64  // ns between two of them, recent mean
+	held    int64  // bytes of the bodies in the queue
 	spoke   int64  // last first token of an interactive request
 	unseen  int64  // when an abort was ordered whose effect will show at the next first token; 0 = none
 	wake    int64  // the next time at which a preemption may become possible
@@ -71,8 +75,9 @@ func (c *Controller) Arrive(now int64, a Arrival) Verdict {
 	fresh := max(a.Fresh, 0)
 	if fresh < c.Border() {
 		c.totals.Interactive.Arrived++
+		c.came()
 		i := c.add(a, Interactive, fresh)
-		c.send(i)
+		c.send(i, 0)
 		c.settle()
 		return Go
 	}
@@ -80,7 +85,7 @@ func (c *Controller) Arrive(now int64, a Arrival) Verdict {
 	if len(c.flight) == 0 && len(c.back) == 0 && c.queue.len() == 0 {
 		c.credit = c.grace()
 	}
-	if c.opt.MaxHeld <= c.queue.len() || c.opt.MaxHeldPerTenant <= c.queue.of(a.Tenant) {
+	if !c.roomFor(&a) {
 		c.totals.Full++
 		c.settle()
 		return Full
@@ -88,16 +93,20 @@ func (c *Controller) Arrive(now int64, a Arrival) Verdict {
 	i := c.add(a, Long, fresh)
 	r := &c.all[i]
 	r.bound = c.extraBound(r)
-	r.order = now + patience*c.engine.prefill(r.fresh, r.context)
+	r.order = r.orderNow(&c.engine)
 	r.state, r.since = held, c.now
-	if len(c.back) == 0 && c.queue.len() == 0 && c.fits(r) && !c.mustWait(r) {
-		c.send(i)
+	c.crowd(r)
+	if len(c.back) == 0 && c.queue.len() == 0 && c.fits(r) && !c.mustWait(r) && c.cutFor(r) == 0 {
+		c.send(i, 0)
 		c.settle()
 		return Go
 	}
-	c.totals.Held++
+	c.held += r.bytes
 	c.queue.push(i, a.Tenant)
 	c.settle()
+	if c.all[i].state == held {
+		c.totals.Held++
+	}
 	return Held
 }
 
@@ -128,15 +137,13 @@ func (c *Controller) firstToken(i uint32) {
 		c.served(i)
 		c.unwait(i)
 		c.spoke = c.now
-		if c.unseen > 0 && r.sent <= c.unseen {
-			c.engine.learnAbort(c.now - c.unseen)
+		c.hearAbort(r)
+		if r.alone && len(c.flight) == 0 && c.waiting[streams].n+c.waiting[wholes].n == 0 {
+			c.engine.learnFront(r, c.now-r.sent)
 		}
-		c.unseen = 0
 	} else {
 		c.confirmBeside(r)
-		if !r.unstreamed {
-			c.engine.learnPace(r.total, r.context, r.ran+c.now-r.began)
-		}
+		c.learnRun(r)
 		c.totals.Long.WaitSeconds += seconds(c.now - r.arrived)
 		c.land(i)
 	}
@@ -152,72 +159,6 @@ func (c *Controller) Leave(now int64, id uint64) {
 		c.drop(i)
 	}
 	c.settle()
-}
-
-// Preempted says that an abort has taken effect: the request is back in the proxy, and about done of its Arrival.Fresh
-// tokens are computed, over all its runs; negative = unknown, which is estimated. It waits in front of the long queue for
-// its Admit. A request that is not in prefill is left as it is.
-func (c *Controller) Preempted(now int64, id uint64, done int) {
-	c.advance(now)
-	if i, ok := c.byID[id]; ok {
-		c.preempted(i, done)
-	}
-	c.settle()
-}
-
-func (c *Controller) preempted(i uint32, done int) {
-	r := &c.all[i]
-	if r.class != Long || r.state != prefilling && r.state != preempting {
-		return
-	}
-	ran := c.now - r.began
-	if r.state == preempting {
-		if c.engine.facts.UnseenAborts {
-			c.unseen = r.ordered
-		} else {
-			c.engine.learnAbort(c.now - r.ordered)
-		}
-		c.totals.Preempted++
-	}
-	c.confirmBeside(r)
-	lost := int64(0)
-	if !c.engine.facts.KeepsStep {
-		lost = min(c.engine.step(), ran)
-		// The step in flight is computed again. What of it came before the order has earned credit; it should have cost some.
-		if r.state == preempting {
-			early := max(0, lost-(c.now-r.ordered))
-			c.credit -= early + c.earned(early)
-			c.totals.LostSeconds += seconds(early)
-			c.delay(r, early)
-		}
-	}
-	before := r.fresh
-	whole := c.engine.prefill(r.total, r.context)
-	if done >= 0 {
-		r.fresh = max(r.total-done, 1)
-		r.ran = whole - c.engine.prefill(r.fresh, r.context)
-	} else if ran > lost {
-		r.ran += ran - lost
-		r.fresh = min(before-1, int(float64(r.total)*float64(c.engine.left(r))/float64(max(whole, 1))))
-	}
-	r.fresh = min(max(r.fresh, 1), max(r.total, 1))
-	// A run that got nothing done must be longer next time.
-	if r.fresh >= before && r.stretch < 4 {
-		r.stretch++
-	} else if r.fresh < before {
-		r.stretch = 0
-	}
-	r.preempted++
-	c.judge(r)
-	c.land(i)
-	r.state, r.since, r.returned = held, c.now, true
-	at := len(c.back)
-	for at > 0 && c.all[c.back[at-1]].arrived > r.arrived {
-		at--
-	}
-	c.back = append(c.back, none)
-	copy(c.back[at+1:], c.back[at:])
-	c.back[at] = i
 }
 
 // Tick lets happen what is due.

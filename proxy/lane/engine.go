@@ -57,60 +57,11 @@ type engine struct {
 	pace     float64 // fresh tokens/s at the beginning of long prefills, recent mean; 0 = none came to its end yet
 	paces    int     // samples of it
 	chances  uint    // preemptions that were due while beside was unknown
-}
+	front    float64 // ns of the fixed part of a request, recent small ones
+	fronts   int     // samples of it
 
-// rate is the speed of a long prefill. What was observed of whole ones, taken back or not, is nearer to the next one than
-// what the caller learns from prefills that nothing disturbed: there may be none of these, and short ones are faster.
-func (e *engine) rate() float64 {
-	if e.pace > 0 {
-		return e.pace
-	}
-	if e.facts.PrefillRate > 0 {
-		return e.facts.PrefillRate
-	}
-	return guessedRate
-}
-
-// prefill is the estimated ns for the last fresh tokens of a prompt of so many tokens: later tokens cost more. A rate that
-// was told is that of the whole prompt; the one observed is that of its first tokens.
-func (e *engine) prefill(fresh, context int) int64 {
-	c, f := float64(max(context, fresh)), float64(fresh)
-	whole := 1.0
-	if e.pace == 0 {
-		whole = 1 + contextCost*c/2
-	}
-	return int64(f / e.rate() * 1e9 * (1 + contextCost*(c-f/2)) / whole)
-}
-
-// left is the estimated ns of prefill left for a long request that is about to be sent.
-func (e *engine) left(r *request) int64 {
-	whole := e.prefill(r.total, r.context)
-	if left := whole - r.ran; left > whole/16 {
-		return left
-	}
-	return max(e.overrun(r.ran), whole/16)
-}
-
-// overrun is the estimated ns left of a prefill that takes longer than estimated. Who knows how long? Where the rate was
-// observed, take it that an eighth of what passed is still to come; where it is a guess, as much again.
-func (e *engine) overrun(ran int64) int64 {
-	if e.paces > 0 {
-		return ran / 8
-	}
-	return ran
-}
-
-// learnPace takes the ns that all runs of a long prefill took together.
-func (e *engine) learnPace(fresh, context int, ran int64) {
-	if ran <= 0 || fresh < minBorder {
-		return
-	}
-	c, f := float64(max(context, fresh)), float64(fresh)
-	sample := f * (1 + contextCost*(c-f/2)) / (float64(ran) / 1e9)
-	// One that was far quicker was found in the cache, against what the caller believed, and says little.
-	sample = min(max(sample, e.rate()/16), e.rate()*1.5)
-	e.paces++
-	e.pace += (sample - e.pace) * max(1/float64(e.paces), 0.3)
+	lost       int   // requests in a row whose slices were not kept
+	distrusted int64 // until when no slices are sent for that
 }
 
 // step is the estimated ns of a prefill step.
@@ -158,6 +109,12 @@ func (e *engine) besideTime() int64 {
 		return int64(e.beside)
 	}
 	return 0
+}
+
+// besideHelps says whether the engine is believed to serve interactive requests beside a long prefill soon enough.
+func (e *engine) besideHelps(target int64) bool {
+	t := e.besideTime()
+	return t > 0 && t <= target+e.abortTime()
 }
 
 // learnAbort takes the time that an abort took.

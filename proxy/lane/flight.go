@@ -12,14 +12,15 @@ func (c *Controller) add(a Arrival, class Class, fresh int) uint32 {
 	c.seq++
 	c.all[i] = request{
 		id: a.ID, class: class, unstreamed: a.Unstreamed, arrived: c.now, total: fresh, fresh: fresh,
+		noPreempt: a.NoPreempt, noSlices: a.NoSlices, bytes: int64(max(a.Bytes, 0)),
 		context: max(a.Context, fresh), seq: c.seq, behind: [2]uint32{none, none}, prev: none, next: none, slot: none,
 	}
 	c.byID[a.ID] = i
 	return i
 }
 
-// send notes that a request goes to the engine now.
-func (c *Controller) send(i uint32) {
+// send notes that a request goes to the engine now: so many tokens of its prompt, or all of it with 0.
+func (c *Controller) send(i uint32, cut int) {
 	r := &c.all[i]
 	if r.state == held {
 		r.heldFor += c.now - r.since
@@ -29,11 +30,13 @@ func (c *Controller) send(i uint32) {
 	r.state, r.sent, r.began, r.seq = prefilling, c.now, c.now, c.seq
 	if r.class == Long {
 		r.trial = 0
-		r.leg = c.engine.left(r)
+		c.unseen = 0 // what comes next says nothing of the abort before
+		c.begin(r, cut)
 		c.flight = append(c.flight, i)
 		return
 	}
 	kind := kindOf(r)
+	r.alone = len(c.flight) == 0 && !c.interactive()
 	c.waiting[kind].push(c.all, i)
 	for _, l := range c.flight {
 		if f := &c.all[l]; f.behind[kind] == none {
@@ -105,7 +108,8 @@ func (c *Controller) land(i uint32) {
 
 // leaveQueue takes a held request out of the queue it is in.
 func (c *Controller) leaveQueue(i uint32) {
-	if !c.all[i].returned {
+	if r := &c.all[i]; !r.returned {
+		c.held -= r.bytes
 		c.queue.remove(i)
 		return
 	}

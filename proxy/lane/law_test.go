@@ -16,6 +16,9 @@ type caller struct {
 	now   int64
 	where map[uint64]string // held, back, sent, preempting, decoding
 	long  map[uint64]bool
+	size  map[uint64]int  // tokens of the prompt
+	cut   map[uint64]int  // of them, in the latest slice
+	slice map[uint64]bool // what was sent is one
 	next  uint64
 	ids   []uint64 // all ever seen, for a deterministic choice
 	ends  map[string]int
@@ -23,7 +26,7 @@ type caller struct {
 }
 
 func newCaller(opt Options, f Facts) *caller {
-	p := &caller{c: New(opt), opt: opt.withDefaults(), where: map[uint64]string{}, long: map[uint64]bool{}, ends: map[string]int{}}
+	p := &caller{c: New(opt), opt: opt.withDefaults(), where: map[uint64]string{}, long: map[uint64]bool{}, size: map[uint64]int{}, cut: map[uint64]int{}, slice: map[uint64]bool{}, ends: map[string]int{}}
 	p.c.SetFacts(f)
 	return p
 }
@@ -31,6 +34,8 @@ func newCaller(opt Options, f Facts) *caller {
 func (p *caller) end(id uint64, how string) {
 	delete(p.where, id)
 	delete(p.long, id)
+	delete(p.cut, id)
+	delete(p.slice, id)
 	p.ends[how]++
 }
 
@@ -44,6 +49,12 @@ func (p *caller) act() error {
 				return fmt.Errorf("%d is %q and admitted", a.ID, at)
 			}
 			p.where[a.ID] = "sent"
+			if p.slice[a.ID] = a.Tokens > 0; p.slice[a.ID] {
+				if a.Tokens <= p.cut[a.ID] || a.Tokens >= p.size[a.ID] {
+					return fmt.Errorf("%d of %d tokens goes as a slice of %d after one of %d", a.ID, p.size[a.ID], a.Tokens, p.cut[a.ID])
+				}
+				p.cut[a.ID] = a.Tokens
+			}
 		case Preempt:
 			if at != "sent" || !p.long[a.ID] {
 				return fmt.Errorf("%d is %q and preempted", a.ID, at)
@@ -101,6 +112,12 @@ func (p *caller) agree() error {
 	if flight > 1 && v.FlightTokens > int64(p.opt.Budget) {
 		return fmt.Errorf("%d tokens in prefill, budget %d", v.FlightTokens, p.opt.Budget)
 	}
+	if p.c.held < 0 || p.c.queue.len() == 0 && p.c.held != 0 {
+		return fmt.Errorf("%d bytes in a queue of %d", p.c.held, p.c.queue.len())
+	}
+	if back > maxInFlight {
+		return fmt.Errorf("%d requests between two runs", back)
+	}
 	if held+back > 0 && flight == 0 && waiting == 0 {
 		return fmt.Errorf("%d held and %d back while nothing is in the way", held, back)
 	}
@@ -147,31 +164,35 @@ func (p *caller) pick(n int, places ...string) (uint64, bool) {
 // step does one thing, chosen by two bytes.
 func (p *caller) step(op, arg byte) error {
 	n := int(arg)
-	switch op % 10 {
+	switch op % 12 {
 	case 0, 1:
 		p.next++
 		id, fresh := p.next, n*10
-		if op%10 == 1 {
+		if op%12 == 1 {
 			fresh = 5000 + n*n*10
 		}
 		p.ids = append(p.ids, id)
 		isLong := !p.off && fresh >= p.c.Border()
-		switch p.c.Arrive(p.now, Arrival{ID: id, Tenant: uint64(arg % 3), Fresh: fresh, Context: fresh * 2}) {
+		p.size[id] = fresh * 2
+		switch p.c.Arrive(p.now, Arrival{ID: id, Tenant: uint64(arg % 3), Fresh: fresh, Context: fresh * 2, NoSlices: n%11 == 0, NoPreempt: n%13 == 0, Bytes: n}) {
 		case Go:
 			if !p.off {
 				p.where[id], p.long[id] = "sent", isLong
 			}
 		case Held:
+			if !isLong {
+				return fmt.Errorf("%d is interactive and held", id)
+			}
 			p.where[id], p.long[id] = "held", true
 		case Full:
 			p.end(id, "full")
 		}
 	case 2, 3:
 		id, ok := p.pick(n, "sent")
-		if op%10 == 3 {
+		if op%12 == 3 {
 			id, ok = p.pick(n, "preempting")
 		}
-		if !ok {
+		if !ok || p.slice[id] {
 			return nil
 		}
 		p.where[id] = "decoding"
@@ -191,9 +212,24 @@ func (p *caller) step(op, arg byte) error {
 	case 6, 7:
 		return p.pass(int64(n) * int64(n) * int64(time.Millisecond) / 10)
 	case 8:
-		f := Facts{PrefillRate: float64(n) * 100, StepSeconds: float64(n%8) / 20, CanPreempt: n%5 > 0, KeepsStep: n%2 == 0, Kept: float64(n%4) / 3}
+		f := Facts{PrefillRate: float64(n) * 100, StepSeconds: float64(n%8) / 20, CanPreempt: n%5 > 0, Slices: n%3 > 0, KeepsStep: n%2 == 0, Kept: float64(n%4) / 3}
 		p.c.SetFacts(f)
 		p.c.Tick(p.now)
+	case 10, 11:
+		id, ok := p.pick(n, "sent", "preempting")
+		if !ok {
+			return nil
+		}
+		if !p.slice[id] {
+			p.c.Sliced(p.now, id, Slice{}) // means nothing
+			break
+		}
+		p.where[id] = "back"
+		s := Slice{Prompt: p.cut[id], Cached: p.cut[id] * n / 256, Failed: n%17 == 0}
+		if n%7 == 0 {
+			s = Slice{Prompt: -1, Cached: -1}
+		}
+		p.c.Sliced(p.now, id, s)
 	case 9:
 		if n < 200 {
 			id := uint64(n) // a word about something unknown, or in a place where it means nothing
@@ -201,10 +237,11 @@ func (p *caller) step(op, arg byte) error {
 				p.c.FirstToken(p.now, id)
 				p.c.Preempted(p.now, id, n)
 				p.c.Committed(p.now, id)
+				p.c.Sliced(p.now, id, Slice{Prompt: n, Cached: n})
 			}
 			break
 		}
-		opt := Options{Budget: (n % 4) * 50_000, Off: n%9 == 0, MaxHeld: p.opt.MaxHeld, Share: p.opt.Share, MaxWait: p.opt.MaxWait}
+		opt := Options{Budget: (n % 4) * 50_000, Off: n%9 == 0, NoSlices: n%5 == 0, MaxHeldBytes: int64(n), MaxHeld: p.opt.MaxHeld, Share: p.opt.Share, MaxWait: p.opt.MaxWait}
 		// What is in flight stays there though the budget shrinks: let it end first.
 		for {
 			id, ok := p.pick(0, "sent", "preempting")
@@ -260,7 +297,9 @@ func events(data []byte) error {
 		opt = Options{MaxHeld: int(data[0]%16) + 1, Share: float64(data[1]) / 255, MaxWait: time.Duration(data[2]) * 100 * time.Millisecond}
 		data = data[2:]
 	}
-	p := newCaller(opt, quick)
+	f := quick
+	f.Slices = len(data)%2 == 0
+	p := newCaller(opt, f)
 	for ; len(data) >= 2; data = data[2:] {
 		if err := p.step(data[0], data[1]); err != nil {
 			return err
@@ -295,7 +334,7 @@ func FuzzEvents(f *testing.F) {
 		for ; len(data) >= 10; data = data[10:] {
 			id, x := uint64(data[1]%8), int64(binary.LittleEndian.Uint64(data[2:]))
 			now := x % (1 << 50)
-			switch data[0] % 8 {
+			switch data[0] % 9 {
 			case 0, 1:
 				c.Arrive(now, Arrival{ID: id, Tenant: id % 3, Fresh: int(x % (1 << 40)), Context: int(x >> 20), Unstreamed: data[1] > 100})
 			case 2:
@@ -307,12 +346,15 @@ func FuzzEvents(f *testing.F) {
 			case 5:
 				c.Tick(now)
 			case 6:
-				c.SetFacts(Facts{PrefillRate: float64(x), StepSeconds: float64(x % 1000), CanPreempt: true, ShortBehindLong: float64(x % 7)})
+				c.SetFacts(Facts{PrefillRate: float64(x), StepSeconds: float64(x % 1000), CanPreempt: true, Slices: data[1] > 100, ShortBehindLong: float64(x % 7)})
+			case 8:
+				c.Sliced(now, id, Slice{Prompt: int(x), Cached: int(x >> 8), Failed: data[1] > 200})
 			case 7:
 				c.SetOptions(now, Options{Budget: int(x), Border: int(x % 4096), Share: float64(x), MaxHeld: int(x % 8), Target: time.Duration(x)})
 			}
 			c.Next()
 			c.View()
+			c.RetryAfter(now)
 		}
 	})
 }
@@ -331,7 +373,7 @@ func TestTheQueueKeepsItsOrder(t *testing.T) {
 				i := uint32(len(all))
 				all = append(all, request{fresh: rapid.IntRange(1, 50).Draw(t, "fresh"), order: int64(rapid.IntRange(0, 20).Draw(t, "order")), seq: uint64(i)})
 				tenant := uint64(rapid.IntRange(0, 4).Draw(t, "tenant"))
-				if q.of(tenant) == 0 {
+				if n, _ := q.of(tenant); n == 0 {
 					marks[tenant] = line
 				}
 				live[i] = tenant
@@ -346,7 +388,7 @@ func TestTheQueueKeepsItsOrder(t *testing.T) {
 						}
 					}
 					for tenant, mark := range marks {
-						if q.of(tenant) > 0 {
+						if n, _ := q.of(tenant); n > 0 {
 							head := q.bySlot[q.slots[tenant]].queued[0]
 							if mark+int64(all[head].fresh) < mine {
 								t.Fatalf("tenant %d goes before %d", live[i], tenant)

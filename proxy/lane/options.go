@@ -39,7 +39,9 @@ type Options struct {
 	// keeps its body in memory. Preempted ones do not count: there are at most as many as fit the budget.
 	MaxHeld int
 
-	// MaxHeldPerTenant bounds those of one tenant. Default half of MaxHeld, so that no tenant shuts the others out.
+	// MaxHeldPerTenant bounds those of one tenant, besides what the room that is left allows: one tenant may hold up to four
+	// times as many, in requests and in bytes, as there is room for more. Alone it may fill four fifths of the queue; one that
+	// holds nothing always finds a place while there is any. Default: no further bound.
 	MaxHeldPerTenant int
 
 	// MaxHeldBytes bounds the sum of Arrival.Bytes of the requests held before they are first sent. Default 1 GiB. A request
@@ -86,7 +88,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxHeldBytes <= 0 {
 		o.MaxHeldBytes = 1 << 30
 	}
-	count(&o.MaxHeldPerTenant, (o.MaxHeld+1)/2)
+	o.MaxHeldPerTenant = max(o.MaxHeldPerTenant, 0)
 	if !(o.Share > 0) { // also NaN
 		o.Share = 0.5
 	}

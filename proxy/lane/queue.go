@@ -19,6 +19,7 @@ type queue struct {
 	slots   map[uint64]uint32
 	heap    []uint32 // tenant slots by (mark after the next request, since)
 	line    int64    // fresh tokens
+	fresh   int64    // tokens of all that are queued
 	clock   uint64
 }
 
@@ -27,6 +28,7 @@ type tenant struct {
 	mark   int64  // fresh tokens
 	since  uint64 // order in which tenants became active, for ties
 	queued []uint32
+	bytes  int64  // of their bodies
 	at     uint32 // in the heap
 }
 
@@ -36,13 +38,14 @@ func newQueue(all *[]request) queue {
 
 func (q *queue) len() int { return q.arrival.n }
 
-// of is how many requests of a tenant are queued.
-func (q *queue) of(tenant uint64) int {
+// of is how many requests of a tenant are queued, and the bytes of their bodies.
+func (q *queue) of(tenant uint64) (n int, bytes int64) {
 	slot, ok := q.slots[tenant]
 	if !ok {
-		return 0
+		return 0, 0
 	}
-	return len(q.bySlot[slot].queued)
+	t := &q.bySlot[slot]
+	return len(t.queued), t.bytes
 }
 
 // next is the request whose turn it is.
@@ -71,6 +74,8 @@ func (q *queue) push(i uint32, key uint64) {
 	q.arrival.push(*q.all, i)
 	r, t := &(*q.all)[i], &q.bySlot[slot]
 	r.slot, r.at = slot, uint32(len(t.queued))
+	t.bytes += r.bytes
+	q.fresh += int64(r.fresh)
 	t.queued = append(t.queued, i)
 	q.rise(t, len(t.queued)-1)
 	q.fix(t)
@@ -91,6 +96,8 @@ func (q *queue) remove(i uint32) {
 	r := &(*q.all)[i]
 	slot, at := r.slot, int(r.at)
 	t := &q.bySlot[slot]
+	t.bytes -= r.bytes
+	q.fresh -= int64(r.fresh)
 	n := len(t.queued) - 1
 	moved := t.queued[n]
 	t.queued = t.queued[:n]

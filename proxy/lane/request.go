@@ -5,8 +5,9 @@ const none = ^uint32(0)
 
 // state is where a request is.
 //
-//	            ┌──────────────── Preempted ────────────────┐
-//	            ▼                                           │
+//	            ┌────────────── Preempted, Sliced ───────────┐
+//	            │   ┌─ Sliced ─┐                             │
+//	            ▼   ▼          │                             │
 //	Arrive ─▶ held ──Admit──▶ prefilling ──Preempt──▶ preempting
 //	  │                         ▲   │                       │
 //	  └───────── Go ────────────┘   └──FirstToken──▶ decoding ◀─ Committed (or FirstToken)
@@ -34,7 +35,10 @@ type request struct {
 	class      Class
 	unstreamed bool
 	immune     bool
-	returned   bool // preempted and back: in front of the queue
+	returned   bool // it was sent before and is back: in front of the queue
+	noPreempt  bool
+	noSlices   bool
+	alone      bool // interactive: nothing else was in its way when it was sent
 	stretch    uint8
 	preempted  int32 // times taken back
 
@@ -58,12 +62,18 @@ type request struct {
 	beside   int64
 	trial    int64 // when its preemption is due in this run; 0 = not considered yet
 
+	slicing slicing
+	bytes   int64 // of its body
+
 	// Links of an interactive request without its first token, or of a long one that was never sent yet, by arrival.
 	prev, next uint32
 	order      int64  // in its tenant's queue
 	slot       uint32 // of the tenant
 	at         uint32 // in the tenant's heap
 }
+
+// orderNow is its place among long ones: by arrival and remaining work. What it still has to do only shrinks.
+func (r *request) orderNow(e *engine) int64 { return r.arrived + patience*e.left(r) }
 
 // remaining is the estimated ns of prefill left.
 func (r *request) remaining(now int64, e *engine) int64 {

@@ -18,7 +18,7 @@ func (c *Controller) presume() {
 	}
 	for at := 0; at < len(c.flight); at++ {
 		i := c.flight[at]
-		if r := &c.all[i]; r.unstreamed && r.state == prefilling && r.presumedAt(&c.engine) <= c.now {
+		if r := &c.all[i]; r.presumable() && r.presumedAt(&c.engine) <= c.now {
 			c.land(i)
 			r.state = decoding
 			c.decodes++
@@ -36,6 +36,11 @@ func (c *Controller) presumedAt() int64 {
 	}
 	border := c.Border()
 	return max(x.sent, c.clear) + c.engine.prefill(border, border) + c.engine.step()
+}
+
+// presumable says whether the end of a long prefill will not be seen.
+func (r *request) presumable() bool {
+	return r.unstreamed && r.state == prefilling && !r.slicing.flying
 }
 
 // presumedAt is when an unstreamed long prefill is taken to be over.
@@ -60,10 +65,7 @@ func (c *Controller) expire() {
 func (c *Controller) admit() {
 	c.blocked = none
 	for {
-		i := c.queue.next()
-		if len(c.back) > 0 {
-			i = c.back[0]
-		}
+		i := c.turn()
 		if i == none {
 			return
 		}
@@ -85,14 +87,19 @@ func (c *Controller) admit() {
 			reason = Guaranteed
 			c.totals.Guaranteed++
 		}
+		cut := 0
+		if !c.opt.Off {
+			cut = c.cutFor(r)
+		}
 		if r.returned {
 			c.back = append(c.back[:0], c.back[1:]...)
 		} else {
+			c.held -= r.bytes
 			c.queue.take(i)
 		}
-		c.send(i)
+		c.send(i, cut)
 		c.totals.Admitted++
-		c.actions = append(c.actions, Action{Kind: Admit, ID: r.id, Reason: reason})
+		c.actions = append(c.actions, Action{Kind: Admit, ID: r.id, Reason: reason, Tokens: cut})
 	}
 }
 
@@ -117,7 +124,7 @@ func (c *Controller) interactive() bool { return c.waiting[streams].n+c.waiting[
 // pause says until when a long request that was taken back lets answers run that it would freeze: Target longer than those
 // for whom it was taken back wait for their first token. Most short answers are over by then.
 func (c *Controller) pause(r *request) int64 {
-	if !c.engine.facts.FreezesDecodes || c.decodes == 0 || !r.returned {
+	if !c.engine.facts.FreezesDecodes || c.decodes == 0 || r.preempted == 0 || r.slicing.count > 0 {
 		return 0
 	}
 	return max(c.spoke, r.since) + int64(c.opt.Target)
@@ -136,7 +143,7 @@ func (c *Controller) preempt() {
 	}
 	for _, i := range c.flight {
 		r := &c.all[i]
-		if r.state != prefilling || r.immune || r.behind == [2]uint32{none, none} {
+		if r.state != prefilling || r.immune || r.noPreempt || r.behind == [2]uint32{none, none} {
 			continue
 		}
 		at, reason := c.preemptAt(r)
@@ -162,9 +169,13 @@ func (c *Controller) preemptAt(r *request) (int64, Reason) {
 	least := int64(c.opt.Target) + c.engine.abortTime()
 
 	var at int64
+	if r.slicing.brief {
+		// A slice is over soon. One that takes far longer than it was meant to is a prefill like any.
+		return c.affordable(max(r.began + max(3*r.leg+least, c.engine.minRun(c.opt.MinRunSteps)<<r.stretch))), reason
+	}
 	// It must win: what it spares is more than what it takes.
 	if r.remaining(c.now, &c.engine) <= least {
-		if r.unstreamed {
+		if r.presumable() {
 			return never, reason
 		}
 		at = r.began + max(8*least, r.leg) + 8 // then it is so late that its end is anybody's guess
@@ -173,7 +184,7 @@ func (c *Controller) preemptAt(r *request) (int64, Reason) {
 		}
 		return at, reason
 	}
-	if r.unstreamed && ran > r.leg*3/4 {
+	if r.presumable() && ran > r.leg*3/4 {
 		return never, reason // it may be decoding already, which an abort would throw away
 	}
 	// Where the engine's own chunking serves interactive requests beside this one, only when it fails to.
@@ -187,13 +198,17 @@ func (c *Controller) preemptAt(r *request) (int64, Reason) {
 		at, reason = oldest+2*max(beside, int64(c.opt.Target)), Overdue
 	}
 	at = max(at, r.began+c.engine.minRun(c.opt.MinRunSteps)<<r.stretch)
-	// Enough credit must be there to let interactive requests run at all; running earns it.
+	return c.affordable(at), reason
+}
+
+// affordable is when, from a time on, enough credit is there to let interactive requests run at all; running earns it.
+func (c *Controller) affordable(at int64) int64 {
 	if lack := c.grace()/2 - c.credit; c.opt.Share >= 1 {
-		return never, reason
+		return never
 	} else if lack > 0 {
 		at = max(at, c.now+int64(float64(lack)/c.gain())+1)
 	}
-	return at, reason
+	return at
 }
 
 // trial puts a few preemptions off by Target, to see whether the engine serves interactive requests beside a long prefill
@@ -233,7 +248,7 @@ func (c *Controller) Next() (at int64, ok bool) {
 		at = min(at, c.presumedAt())
 	}
 	for _, i := range c.flight {
-		if r := &c.all[i]; r.unstreamed && r.state == prefilling {
+		if r := &c.all[i]; r.presumable() {
 			at = min(at, r.presumedAt(&c.engine))
 		}
 	}

@@ -325,7 +325,7 @@ func TestOneTenantCannotFillTheQueue(t *testing.T) {
 	s.arrive(1, Arrival{ID: 5, Tenant: 3, Fresh: 50_000, Context: 50_000})
 	s.arrive(1, Arrival{ID: 6, Tenant: 4, Fresh: 50_000, Context: 50_000})
 	s.short(2, 7)
-	s.expect("0: 0 go", "0: 1 held", "0: 2 held", "0: 3 full", "1: 4 held", "1: 5 held", "1: 6 full", "2: 7 go")
+	s.expect("0: 0 go", "0: 1 held", "0: 2 held", "0: 3 held", "1: 4 held", "1: 5 full", "1: 6 full", "2: 7 go")
 }
 
 func TestHeldForTooLong(t *testing.T) {

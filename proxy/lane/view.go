@@ -43,11 +43,11 @@ type View struct {
 	Kept            float64 `json:"kept"` // 0 = unknown
 	ShortBehindLong float64 `json:"short_behind_long_seconds"`
 	CanPreempt      bool    `json:"can_preempt"`
-	Way             string  `json:"way"`               // how long prompts give way: "slices", "preempt", "hold", or "off"
+	Way             Way     `json:"way"`               // how long prompts give way: "slices", "preempt", "hold", or "off"
 	Why             string  `json:"way_reason"`        // why it is this one
 	Distrusted      float64 `json:"slices_distrusted"` // seconds for which no slices are sent, as the engine did not keep some
-	CreditSeconds   float64 `json:"credit_seconds"` // that the long lane may still be kept waiting
-	Blocked         bool    `json:"blocked"`        // the next long request waits for interactive ones only
+	CreditSeconds   float64 `json:"credit_seconds"`    // that the long lane may still be kept waiting
+	Blocked         bool    `json:"blocked"`           // the next long request waits for interactive ones only
 
 	Waiting      int   `json:"interactive_waiting"` // for their first token
 	Held         int   `json:"long_held"`           // never sent yet
@@ -68,10 +68,12 @@ func (c *Controller) View() View {
 		Off: c.opt.Off, Border: c.Border(), TargetSeconds: c.opt.Target.Seconds(), PrefillRate: c.engine.rate(),
 		StepSeconds: seconds(c.engine.step()), AbortSeconds: seconds(c.engine.abortTime()), AbortsSeen: c.engine.observed,
 		Kept: c.engine.facts.Kept, ShortBehindLong: seconds(c.engine.besideTime()), CanPreempt: c.engine.canPreempt(),
+		Distrusted:    seconds(max(c.engine.distrusted-c.now, 0)),
 		CreditSeconds: seconds(c.credit), Blocked: c.blocked != none,
 		Waiting: c.waiting[streams].n + c.waiting[wholes].n, Held: c.queue.len(), Tenants: len(c.queue.heap), Back: len(c.back),
 		InFlight: len(c.flight), Decoding: c.decodes, Totals: c.totals,
 	}
+	v.Way, v.Why = c.way()
 	for i := c.queue.arrival.first; i != none; i = c.all[i].next {
 		v.HeldTokens += int64(c.all[i].fresh)
 	}
@@ -110,7 +112,7 @@ func (c *Controller) Status(now int64, id uint64) (s Status, ok bool) {
 	if r.state == held {
 		heldFor += max(now, c.now) - r.since
 	}
-	return Status{r.class, r.state.String(), seconds(heldFor), seconds(r.extra), int(r.preempted), 0, r.immune}, true
+	return Status{r.class, r.state.String(), seconds(heldFor), seconds(r.extra), int(r.preempted), int(r.slicing.count), r.immune}, true
 }
 
 // HeldIDs appends the requests that are in the proxy: those taken back first, the others by arrival. For an engine that goes

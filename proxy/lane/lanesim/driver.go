@@ -5,7 +5,6 @@ package lanesim
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/warmring/warmring/engines/sim"
@@ -47,6 +46,7 @@ type Result struct {
 	FirstToken time.Duration // at the proxy
 	End        time.Duration
 	Sends      int
+	Slices     int
 	Preempted  int
 	Extra      time.Duration
 }
@@ -59,6 +59,16 @@ type Options struct {
 	HoldOnly bool
 	Facts    lane.Facts    // beyond what the driver knows: rate (learned), CanPreempt, KeepsStep
 	Hop      time.Duration // one way between proxy and engine. Default 300 µs.
+	// Front is what the engine's front end takes for every request before its first step: HTTP, rendering, tokenizing.
+	Front time.Duration
+	// NoSlices is an engine, or a caller, that cannot cut prompts.
+	NoSlices bool
+	// NoUsage is an engine that does not tell what it found cached.
+	NoUsage bool
+	// Forgets is an engine that does not keep what slices compute.
+	Forgets bool
+	// Unseen is an engine of which only the closing of a connection is seen, and not when it stopped.
+	Unseen bool
 	// Watch is told of every call and action, if set.
 	Watch func(now int64, what string, id uint64)
 }
@@ -85,16 +95,6 @@ type driver struct {
 	err     error
 }
 
-// leg is a request's present copy at the engine.
-type leg struct {
-	live  bool // the engine may have it
-	token bool // the engine made its first token
-	dead  bool // an abort has reached the engine
-	gone  bool // the client left
-	sent  int64
-	alone bool
-}
-
 // Play runs requests, which must be sorted by arrival, to their end, and returns an error if anything happened that must
 // not: two live copies of a request, an abort after its first token, or requests that never end.
 func Play(opt Options, reqs []Request) (*Run, error) {
@@ -104,9 +104,7 @@ func Play(opt Options, reqs []Request) (*Run, error) {
 	d := &driver{opt: opt, ctl: lane.New(opt.Lanes), reqs: reqs, res: make([]Result, len(reqs)), legs: make([]leg, len(reqs)), tickAt: -1}
 	core := sim.NewCore(opt.Engine)
 	d.station = d.line.Add(core, func(now int64, e sim.Event) {
-		id, _ := strconv.ParseUint(e.ID, 10, 64)
-		d.engineSide(id, e)
-		d.line.At(now+int64(opt.Hop), func(now int64) { d.heard(now, id, e) })
+		d.after(now, e.ID, e)
 	})
 	d.facts()
 	for i := range reqs {
@@ -143,6 +141,8 @@ func (d *driver) watch(now int64, what string, id uint64) {
 func (d *driver) facts() {
 	f := d.opt.Facts
 	f.CanPreempt = !d.opt.HoldOnly
+	f.Slices = !d.opt.NoSlices
+	f.UnseenAborts = d.opt.Unseen
 	f.KeepsStep = d.opt.Engine.Mode == sim.VLLM
 	f.FreezesDecodes = d.opt.Engine.Mode == sim.SGLang && !d.opt.Engine.MixedChunk
 	if f.PrefillRate == 0 {
@@ -164,7 +164,7 @@ func (d *driver) arrive(now int64, id uint64) {
 	d.watch(now, "arrive "+v.String(), id)
 	switch v {
 	case lane.Go:
-		d.send(now, id)
+		d.send(now, id, 0)
 	case lane.Full:
 		d.end(now, id, Refused)
 	}
@@ -178,7 +178,7 @@ func (d *driver) act(now int64) {
 		d.watch(now, a.Kind.String()+" "+a.Reason.String(), a.ID)
 		switch a.Kind {
 		case lane.Admit:
-			d.send(now, a.ID)
+			d.send(now, a.ID, a.Tokens)
 		case lane.Expire:
 			d.end(now, a.ID, Expired)
 		case lane.Preempt:
@@ -214,38 +214,6 @@ func (d *driver) act(now int64) {
 	})
 }
 
-func (d *driver) send(now int64, id uint64) {
-	l, res := &d.legs[id], &d.res[id]
-	if l.live {
-		d.fail("request %d is sent while a copy of it lives", id)
-		return
-	}
-	alone := d.station.Core.Live() == 0
-	*l = leg{live: true, sent: now, alone: alone}
-	if res.Sends == 0 {
-		res.FirstSent = time.Duration(now)
-	}
-	res.Sends++
-	d.line.At(now+int64(d.opt.Hop), func(now int64) {
-		r := &d.reqs[id]
-		err := d.station.Submit(sim.Request{ID: strconv.FormatUint(id, 10), Prompt: r.Prompt, MaxTokens: r.Output})
-		if err != nil {
-			d.fail("request %d: %v", id, err)
-		}
-	})
-}
-
-// abort reaches the engine a hop later; by then it may have answered, and then nothing is stopped.
-func (d *driver) abort(now int64, id uint64) {
-	d.line.At(now+int64(d.opt.Hop), func(now int64) {
-		l := &d.legs[id]
-		if l.live && (!l.token || l.gone) {
-			l.dead = true
-			d.station.Abort(strconv.FormatUint(id, 10))
-		}
-	})
-}
-
 func (d *driver) leave(now int64, id uint64) {
 	if d.res[id].Outcome != Unfinished {
 		return
@@ -263,7 +231,7 @@ func (d *driver) leave(now int64, id uint64) {
 
 func (d *driver) status(now int64, id uint64) {
 	if s, ok := d.ctl.Status(now, id); ok {
-		d.res[id].Preempted = s.Preempted
+		d.res[id].Preempted, d.res[id].Slices = s.Preempted, s.Slices
 		d.res[id].Extra = time.Duration(s.ExtraSeconds * 1e9)
 	}
 }
@@ -273,63 +241,6 @@ func (d *driver) end(now int64, id uint64, o Outcome) {
 		d.fail("request %d ended twice: %v, then %v", id, d.res[id].Outcome, o)
 	}
 	d.res[id].Outcome, d.res[id].End = o, time.Duration(now)
-}
-
-// engineSide notes what is true at the engine at once.
-func (d *driver) engineSide(id uint64, e sim.Event) {
-	l := &d.legs[id]
-	if e.Kind == sim.FirstToken {
-		l.token = true
-	}
-}
-
-// heard is an event's arrival at the proxy.
-func (d *driver) heard(now int64, id uint64, e sim.Event) {
-	l, r, res := &d.legs[id], &d.reqs[id], &d.res[id]
-	switch e.Kind {
-	case sim.FirstToken:
-		if l.dead || l.gone || r.Unstreamed {
-			return
-		}
-		d.watch(now, "first token", id)
-		res.FirstToken = time.Duration(now)
-		if l.alone && r.Fresh >= 2048 && res.Sends == 1 {
-			d.learn(float64(r.Fresh) / (float64(now-l.sent) / 1e9))
-		}
-		d.ctl.FirstToken(now, id)
-	case sim.Finished:
-		l.live = false
-		if l.gone {
-			return
-		}
-		if l.dead {
-			// The abort came too late to stop it, and after the answer was cut off from the client.
-			d.back(now, id)
-			return
-		}
-		if res.FirstToken == 0 {
-			res.FirstToken = time.Duration(now)
-		}
-		d.watch(now, "finished", id)
-		d.status(now, id)
-		d.ctl.Leave(now, id)
-		d.end(now, id, Finished)
-	case sim.Aborted:
-		l.live = false
-		if l.gone {
-			return
-		}
-		d.back(now, id)
-	default:
-		return
-	}
-	d.act(now)
-}
-
-func (d *driver) back(now int64, id uint64) {
-	d.watch(now, "preempted", id)
-	d.ctl.Preempted(now, id, -1)
-	d.act(now)
 }
 
 func (d *driver) learn(sample float64) {

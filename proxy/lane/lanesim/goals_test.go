@@ -50,6 +50,7 @@ func percentile(d []time.Duration, p float64) time.Duration {
 type figures struct {
 	ttft      [4][]time.Duration
 	preempted int
+	slices    int
 	immune    uint64
 	prefilled int64
 	last      lane.View
@@ -72,6 +73,7 @@ func measure(t *testing.T, opt Options, mixes []Mix) *figures {
 			}
 			f.ttft[kinds[i]] = append(f.ttft[kinds[i]], r.FirstToken-reqs[i].At)
 			f.preempted += r.Preempted
+			f.slices += r.Slices
 		}
 		f.prefilled += run.Stats.Prefilled
 		f.immune += run.View.Totals.Immune
@@ -87,12 +89,11 @@ func (f *figures) String() string {
 	for k := Short; k <= Huge; k++ {
 		s += fmt.Sprintf(" | %6.2f %6.2f", f.at(k, .5).Seconds(), f.at(k, .99).Seconds())
 	}
-	return s + fmt.Sprintf(" | %5d | %5.1fM", f.preempted, float64(f.prefilled)/1e6)
+	return s + fmt.Sprintf(" | %5d | %5d | %5.1fM", f.preempted, f.slices, float64(f.prefilled)/1e6)
 }
 
-// S3: the mix of agents' traffic at the rates of a large GPU. In front of an engine that keeps the step in flight, short turns
-// hardly notice that there are long prompts, and the long ones hardly notice that they give way. An engine that throws that
-// step away pays for every preemption: it runs four steps at least, of which it loses one more, and its bounds are wider.
+// S3: the mix of agents' traffic at the rates of a large GPU. In front of both kinds of engine short turns hardly notice that
+// there are long prompts, and the long ones hardly notice that they give way.
 func TestTheMixOfAgents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a simulation of hours")
@@ -104,41 +105,41 @@ func TestTheMixOfAgents(t *testing.T) {
 		m.NoLong = true
 		bare = append(bare, m)
 	}
-	t.Logf("%-6s %4s %-12s | <2k P50    P99 | 2-16k P50  P99 | 16-64k P50 P99 | >=64k P50  P99 | taken back | prefilled", "engine", "step", "lanes")
+	t.Logf("%-6s %4s %5s %-12s | <2k P50    P99 | 2-16k P50  P99 | 16-64k P50 P99 | >=64k P50  P99 | taken back | slices | prefilled", "engine", "step", "front", "lanes")
 	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
 		for _, batch := range []int{8192, 2048} {
-			if batch < 8192 && !*all {
-				continue
-			}
-			engine := h100(mode)
-			engine.MaxBatchedTokens = batch
-			row := func(name string, opt Options, mixes []Mix) *figures {
-				opt.Engine = engine
-				f := measure(t, opt, mixes)
-				t.Logf("%-6s %4d %-12s%v", mode, batch, name, f)
-				return f
-			}
-			none := row("no long ones", Options{}, bare)
-			off := row("off", Options{Lanes: lane.Options{Off: true}}, mixes)
-			if batch == 8192 {
-				row("hold only", Options{HoldOnly: true}, mixes)
-			}
-			on := row("preempt", Options{}, mixes)
+			for _, front := range []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond} {
+				if batch < 8192 && !*all {
+					continue
+				}
+				engine := h100(mode)
+				engine.MaxBatchedTokens = batch
+				row := func(name string, opt Options, mixes []Mix) *figures {
+					opt.Engine, opt.Front = engine, front
+					f := measure(t, opt, mixes)
+					t.Logf("%-6s %4d %5d %-12s%v", mode, batch, front.Milliseconds(), name, f)
+					return f
+				}
+				none := row("no long ones", Options{}, bare)
+				off := row("off", Options{Lanes: lane.Options{Off: true}}, mixes)
+				if *all && front == 0 {
+					row("hold only", Options{HoldOnly: true, NoSlices: true}, mixes)
+					row("preempt", Options{NoSlices: true}, mixes)
+				}
+				on := row("slices", Options{}, mixes)
 
-			step := stepInTheWay(engine, mixes)
-			t.Logf("%-6s %4d a long prefill's step lasts %.2f s", mode, batch, step.Seconds())
-			most, slower := time.Duration(1.3*float64(none.at(Short, .99)))+step, 1.1
-			if mode == sim.SGLang {
-				most, slower = most+5*step, 1.5
-			}
-			if got := on.at(Short, .99); got > most {
-				t.Errorf("%v, %d a step: short P99 %v, want at most %v", mode, batch, got, most)
-			}
-			if got, most := on.at(Huge, .5), time.Duration(slower*float64(off.at(Huge, .5))); got > most {
-				t.Errorf("%v, %d a step: long P50 %v, want at most %v", mode, batch, got, most)
-			}
-			if got, most := on.at(Huge, .99), 2*off.at(Huge, .99); got > most {
-				t.Errorf("%v, %d a step: long P99 %v, want at most %v", mode, batch, got, most)
+				step := stepInTheWay(engine, mixes)
+				t.Logf("%-6s %4d a long prefill's step lasts %.2f s", mode, batch, step.Seconds())
+				most, slower := time.Duration(1.3*float64(none.at(Short, .99)))+step, 1.1
+				if got := on.at(Short, .99); got > most {
+					t.Errorf("%v, %d a step, front %v: short P99 %v, want at most %v", mode, batch, front, got, most)
+				}
+				if got, most := on.at(Huge, .5), time.Duration(slower*float64(off.at(Huge, .5))); got > most {
+					t.Errorf("%v, %d a step, front %v: long P50 %v, want at most %v", mode, batch, front, got, most)
+				}
+				if got, most := on.at(Huge, .99), 2*off.at(Huge, .99); got > most {
+					t.Errorf("%v, %d a step, front %v: long P99 %v, want at most %v", mode, batch, front, got, most)
+				}
 			}
 		}
 	}

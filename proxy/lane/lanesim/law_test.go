@@ -68,9 +68,11 @@ func TestAgainstAnyArrivals(t *testing.T) {
 	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
 		t.Run(mode.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
+				sliced := rapid.Bool().Draw(t, "slices")
 				share := rapid.SampledFrom([]float64{0.2, 0.5, 0.8}).Draw(t, "share")
 				a := against(t)
-				opt := Options{Engine: small(mode), Lanes: lane.Options{Share: share}, Facts: lane.Facts{PrefillRate: smallRate, StepSeconds: smallStep}}
+				opt := Options{Engine: small(mode), NoSlices: !sliced, NoUsage: rapid.Bool().Draw(t, "no usage"),
+					Front: time.Duration(rapid.SampledFrom([]int{0, 0, 70}).Draw(t, "front")) * time.Millisecond, Lanes: lane.Options{Share: share}, Facts: lane.Facts{PrefillRate: smallRate, StepSeconds: smallStep}}
 				least := time.Duration(smallStep * 1e9)
 				if mode == sim.SGLang {
 					least *= 4
@@ -97,6 +99,12 @@ func TestAgainstAnyArrivals(t *testing.T) {
 				for i, r := range run.Results {
 					if r.Outcome == Left && a.reqs[i].LeaveAfter == 0 {
 						t.Fatalf("request %d left unasked", i)
+					}
+					if r.Class == lane.Interactive && r.FirstSent != a.reqs[i].At {
+						t.Fatalf("request %d is interactive, came at %v and was sent at %v", i, a.reqs[i].At, r.FirstSent)
+					}
+					if !sliced && r.Slices > 0 || r.Sends != 1+r.Slices+r.Preempted && r.Outcome == Finished {
+						t.Fatalf("request %d was sent %d times, with %d slices and %d preemptions", i, r.Sends, r.Slices, r.Preempted)
 					}
 					own := time.Duration(float64(a.reqs[i].Fresh) / smallRate * 1e9)
 					// One abort may go beyond the bound: it takes a step, and SGLang computes one again. The pace that is
