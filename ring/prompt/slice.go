@@ -9,10 +9,12 @@ import "math"
 // engine renders it: tools, system text, turns. The prefix ends at the last place not behind it where a prompt may end: in
 // or behind the text of a user's, tool's or later system message, at white space if there is any within 64 bytes. It never
 // ends inside the head or on an assistant's turn; a share that has no such place before it gets the first one there is. A
-// greater share never gives a shorter prefix.
+// greater share never gives a shorter prefix, but may give the same.
 //
 // What stands before that place is copied byte for byte, and so are all members outside the turns but those that concern
-// the output alone. Behind it remain the answers to other calls of the same turn, emptied, since each call must have one. The output is limited to one token; in Responses bodies to three, as SGLang takes two off.
+// the output alone. Behind it remain the answers to other calls of the same turn, emptied, since each call must have one.
+// The output is limited to one token; in Responses bodies to three, as SGLang takes two off. slice begins with a brace,
+// behind which members can be spliced in.
 //
 // ok is false, and slice is dst, when there is nothing to cut, when the body is not understood for certain (repeated or
 // escaped keys where they matter, several prompts, unknown shapes), or when it asks for more than its prompt's text says
@@ -43,7 +45,6 @@ type slicer struct {
 	kept     [maxKept]Span // runs of members that are copied
 	keeps    int
 	turns    Span // value of messages, input or prompt
-	repeated bool // the turns occur twice
 	head     int  // bytes of tools and system text
 	adaptive bool // thinking was taken out and is replaced
 	limits   [2]bool
