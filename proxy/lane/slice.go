@@ -67,7 +67,7 @@ func (c *Controller) contended() bool { return c.interactive() || c.now < c.unti
 // somebody to come in the meantime; short enough for whoever comes.
 func (c *Controller) sliceTime() int64 {
 	t := int64(c.opt.Target)
-	return min(max(frontParts*c.engine.frontTime(), c.gap*5/8, 2*t), 8*t)
+	return min(max(frontParts*c.engine.frontTime(), c.gap*3/4, 2*t), 8*t)
 }
 
 // cutFor is how many tokens of a prompt the next run of a long request is to compute; 0 = all, the request itself.

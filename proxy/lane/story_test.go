@@ -28,6 +28,10 @@ func tell(t *testing.T, opt Options, f Facts) *story {
 
 func (s *story) note(at int64) {
 	for _, a := range s.c.Actions(nil) {
+		if a.Tokens > 0 {
+			s.said = append(s.said, fmt.Sprintf("%d: %v %d to %d (%v)", at, a.Kind, a.ID, a.Tokens, a.Reason))
+			continue
+		}
 		s.said = append(s.said, fmt.Sprintf("%d: %v %d (%v)", at, a.Kind, a.ID, a.Reason))
 	}
 }
@@ -70,6 +74,14 @@ func (s *story) first(at int64, id uint64) {
 func (s *story) back(at int64, id uint64, done int) {
 	s.until(at)
 	s.c.Preempted(at*ms, id, done)
+	s.note(at)
+}
+
+// sliced is the end of a slice of which the engine counts as many tokens as the caller, and finds so many cached.
+func (s *story) sliced(at int64, id uint64, cached int) {
+	s.until(at)
+	i := s.c.byID[id]
+	s.c.Sliced(at*ms, id, Slice{Prompt: s.c.all[i].slicing.cut, Cached: cached})
 	s.note(at)
 }
 

@@ -1,0 +1,226 @@
+package lane
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// cuts is quick, with a caller that can cut prompts.
+var cuts = func() Facts { f := quick; f.Slices = true; return f }()
+
+// A long prompt comes while short turns do: it goes in slices of half a second, short turns go between them, and the last
+// run is the request itself.
+func TestALongPromptInSlices(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.short(0, 100)
+	s.first(10, 100)
+	s.long(100, 1, 15_000)
+	s.short(300, 101)
+	s.sliced(600, 1, 0)
+	s.first(620, 101)
+	s.sliced(1120, 1, 5000)
+	s.first(1800, 1)
+	s.expect("0: 100 go", "100: 1 held", "100: admit 1 to 5237 (quiet)", "300: 101 go", "620: admit 1 to 10252 (quiet)", "1120: admit 1 (quiet)")
+	if st, _ := s.c.Status(1800*ms, 1); st.Slices != 2 || st.Preempted != 0 || st.ExtraSeconds > 0.021 {
+		t.Errorf("status %+v, want two slices, no preemption, 20 ms of delay", st)
+	}
+	if v := s.c.View(); v.Totals.Slices != 2 || v.Totals.SliceSeconds != 1 || v.Totals.Held != 0 || v.Way != BySlices {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Nobody is there who would wait: no slice, no hold.
+func TestNoSlicesWithoutContention(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.long(0, 1, 100_000)
+	s.first(14_000, 1)
+	s.short(14_000, 100)
+	s.first(14_010, 100)
+	s.long(24_001, 2, 100_000) // 10 s later
+	s.first(38_000, 2)
+	s.long(38_000, 3, 100_000)
+	s.long(38_001, 4, 100_000) // as long: it waits for the other's end
+	s.first(52_000, 3)
+	s.expect("0: 1 go", "14000: 100 go", "24001: 2 go", "38000: 3 go", "38001: 4 held", "52000: admit 4 (quiet)")
+}
+
+// A long prompt that went whole is taken back for the first short turn, and goes on in slices.
+func TestSlicesAfterAPreemption(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.long(0, 1, 50_000)
+	s.short(1000, 100)
+	s.back(1050, 1, 10_000)
+	s.first(1060, 100)
+	s.sliced(1560, 1, 10_000)
+	s.expect("0: 1 go", "1000: 100 go", "1000: preempt 1 (blocking)", "1060: admit 1 to 15542 (quiet)", "1560: admit 1 to 20830 (quiet)")
+	s.until(11_600) // this slice takes far too long, but nobody waits
+	s.expect()
+	s.short(11_600, 101)
+	s.expect("11600: 101 go", "11600: preempt 1 (blocking)")
+	s.sliced(11_610, 1, 15_000) // it ends in this very moment: its work counts
+	if v := s.c.View(); v.Totals.Late != 1 || v.Totals.Preempted != 1 || v.HeldTokens != 50_000-20_830 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// An engine that cannot stop makes the first short turn wait, and no other for long after it.
+func TestSlicesWhereTheEngineCannotStop(t *testing.T) {
+	f := cuts
+	f.CanPreempt = false
+	s := tell(t, Options{}, f)
+	s.long(0, 1, 50_000)
+	s.short(1000, 100)
+	s.first(6000, 1)
+	s.first(6010, 100)
+	s.long(300_000, 2, 50_000)
+	s.expect("0: 1 go", "1000: 100 go", "300000: 2 held", "300000: admit 2 to 5079 (quiet)")
+}
+
+// One that waited enough is not kept waiting any more, and still lets short turns in between its slices.
+func TestImmuneOnesGoInSlices(t *testing.T) {
+	s := tell(t, Options{MaxExtraDelay: 100 * time.Millisecond}, cuts)
+	s.short(0, 100)
+	s.long(1, 1, 50_000)
+	s.until(5000)
+	s.sliced(5000, 1, 0)
+	s.expect("0: 100 go", "1: 1 held", "101: admit 1 to 6066 (immune)", "5000: admit 1 to 6665 (immune)")
+}
+
+// A medium prompt behind a huge one goes between two of its slices; one that comes too late for that waits.
+func TestAMediumPromptBetweenTwoSlices(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.short(0, 100)
+	s.first(10, 100)
+	s.long(20, 1, 50_000) // 5 s
+	s.long(200, 2, 6000)
+	s.sliced(520, 1, 0)
+	s.first(1120, 2)
+	s.expect("0: 100 go", "20: 1 held", "20: admit 1 to 6066 (quiet)", "200: 2 held", "520: admit 2 (quiet)", "1120: admit 1 to 11834 (quiet)")
+	for at := int64(1620); at < 3100; at += 500 {
+		s.sliced(at, 1, s.c.all[s.c.byID[1]].slicing.prompt)
+	}
+	s.long(3100, 3, 6000)
+	s.sliced(3120, 1, 20_000)
+	for _, line := range s.said {
+		if strings.Contains(line, "admit 3") {
+			t.Errorf("it passed: %v", s.said)
+		}
+	}
+}
+
+// The engine finds nothing again of what slices computed: the request goes whole, and after three such no slices are sent.
+func TestAnEngineThatForgetsSlices(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		s := tell(t, Options{}, cuts)
+		whole := func(at int64, id uint64) (slices int) {
+			s.short(at, 100+id)
+			s.first(at+1, 100+id)
+			s.long(at+2, id, 100_000)
+			at += 2
+			for {
+				r := &s.c.all[s.c.byID[id]]
+				if !r.slicing.flying {
+					s.first(at+12_000, id)
+					s.leave(at+13_000, id)
+					return slices
+				}
+				slices++
+				at += int64(r.slicing.cut) / 10 // all of it anew
+				cached := 0
+				if !told {
+					cached = -1
+				}
+				s.sliced(at, id, cached)
+			}
+		}
+		most := map[bool]int{true: 3, false: 4}[told]
+		for id := range uint64(3) {
+			if n := whole(int64(id)*60_000, id); n != most {
+				t.Errorf("told %v: request %d: %d slices before it went whole, want %d", told, id, n, most)
+			}
+		}
+		if v := s.c.View(); v.Way != ByPreempting || v.Distrusted < 500 || v.Totals.SlicesLost != 6 {
+			t.Errorf("told %v: %+v", told, v)
+		}
+		if n := whole(200_000, 7); n != 0 {
+			t.Errorf("told %v: %d slices of an engine that forgets them", told, n)
+		}
+		if n := whole(900_000, 8); n != most {
+			t.Errorf("told %v: %d slices after a long time, want %d: it is tried again", told, n, most)
+		}
+		if v := s.c.View(); v.Distrusted == 0 {
+			t.Errorf("told %v: one more that was lost did not suffice", told)
+		}
+	}
+}
+
+// The engine takes no such request: the prompt goes whole, and others are tried.
+func TestASliceIsRefused(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.short(0, 100)
+	s.first(10, 100)
+	s.long(20, 1, 50_000)
+	s.c.Sliced(30*ms, 1, Slice{Prompt: -1, Cached: -1, Failed: true})
+	s.note(30)
+	s.first(5000, 1)
+	s.long(5001, 2, 50_000)
+	s.expect("0: 100 go", "20: 1 held", "20: admit 1 to 6066 (quiet)", "30: admit 1 (quiet)", "5001: 2 held", "5001: admit 2 to 6101 (quiet)")
+	if v := s.c.View().Totals; v.SlicesRefused != 1 || v.Slices != 0 {
+		t.Errorf("%+v", v)
+	}
+}
+
+// Slices are as long as eight times the fixed part of a request, and as short as they may be for those who come.
+func TestHowLongASliceIs(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		front int64 // ms
+		gap   int64 // ms
+		want  int64
+	}{
+		{"nothing known", 0, 0, 500}, {"a quick front end", 20, 400, 500}, {"a slow one", 100, 400, 800}, {"a very slow one", 1000, 400, 2000},
+		{"short turns are rare", 20, 1600, 1200}, {"rarer still", 20, 9000, 2000},
+	} {
+		s := tell(t, Options{}, cuts)
+		id, at := uint64(1), int64(0)
+		for range 100 {
+			id++
+			s.short(at, id)
+			s.first(at+c.front+9, id) // 9 ms for its own tokens
+			at += max(c.gap, c.front+10)
+		}
+		got := s.c.sliceTime() / ms
+		if c.gap == 0 {
+			got = tell(t, Options{}, cuts).c.sliceTime() / ms
+		}
+		if got < c.want*95/100 || got > c.want*105/100 {
+			t.Errorf("%s: slices of %d ms, want about %d", c.what, got, c.want)
+		}
+	}
+}
+
+// The way that an engine gets, and why.
+func TestTheWayAnEngineGets(t *testing.T) {
+	for _, c := range []struct {
+		opt  Options
+		f    Facts
+		want Way
+		why  string
+	}{
+		{Options{}, Facts{CanPreempt: true, Slices: true}, BySlices, "keeps"},
+		{Options{NoSlices: true}, Facts{CanPreempt: true, Slices: true}, ByPreempting, "switched off"},
+		{Options{}, Facts{CanPreempt: true}, ByPreempting, "not possible"},
+		{Options{}, Facts{CanPreempt: true, Kept: 0.1}, ByHolding, "not found again"},
+		{Options{}, Facts{}, ByHolding, "cannot stop"},
+		{Options{}, Facts{CanPreempt: true, Slices: true, ShortBehindLong: 0.1}, ByPreempting, "by itself"},
+		{Options{}, Facts{Slices: true, ShortBehindLong: 0.1}, ByHolding, "by itself"},
+		{Options{Off: true}, Facts{CanPreempt: true}, ByNothing, "off"},
+		{Options{Share: 1}, Facts{CanPreempt: true, Slices: true}, ByNothing, "all of the time"},
+	} {
+		s := tell(t, c.opt, c.f)
+		if v := s.c.View(); v.Way != c.want || !strings.Contains(v.Why, c.why) {
+			t.Errorf("%+v %+v: %v (%s), want %v (…%s…)", c.opt, c.f, v.Way, v.Why, c.want, c.why)
+		}
+	}
+}
