@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/ring"
 )
 
@@ -30,11 +31,7 @@ func (r *request) run() {
 			continue // the engine went away while the request was held for it
 		}
 		r.attempts++
-		again := r.exchange()
-		for again && r.lane.back {
-			again = r.sendAgain()
-		}
-		if !again {
+		if !r.inLane() {
 			return
 		}
 		sc.exclude = append(sc.exclude, r.up.Name)
@@ -121,8 +118,19 @@ const refreshLimit = 2 * time.Second
 func (r *request) exchange() (again bool) {
 	defer r.exchangeOver()
 	s, sc, up := r.s, r.scratch, r.up
+	r.aborts.wait() // of an earlier exchange: its late cancel must not hit this one
+	select {
+	case <-r.lane.over: // of an earlier exchange
+	default:
+	}
+	r.lane.ordered.Store(false)
 	r.x.Reset()
-	r.prepare()
+	slice := r.lane.tokens > 0
+	if slice && !r.prepareSlice() {
+		return r.sliceOver(lane.Slice{Prompt: -1, Cached: -1, Failed: true})
+	} else if !slice {
+		r.prepare()
+	}
 	in := &up.sending
 	if r.rid != "" {
 		in = &sending{up, r.rid}
@@ -152,6 +160,9 @@ func (r *request) exchange() (again bool) {
 		return r.failed(err, now)
 	}
 	a := &r.x.Answer
+	if slice && (a.Status >= 500 || a.Status == fasthttp.StatusTooManyRequests) {
+		up.metrics.slicesFailed.Inc()
+	}
 	switch {
 	case a.Status == fasthttp.StatusTooManyRequests || a.Status == fasthttp.StatusServiceUnavailable:
 		up.ReportBusy(now, retryAfter(a, now))
@@ -171,6 +182,9 @@ func (r *request) exchange() (again bool) {
 			up.RefreshModels()
 		}
 	}
+	if slice && a.Status < 500 && a.Status != fasthttp.StatusTooManyRequests {
+		return r.readSlice()
+	}
 	// HTTP/1.0 has no way to say where a stream ends but its connection's close,
 	// which is no proof of a whole answer: such clients get it whole.
 	if a.EventStream() && a.Status < 300 && r.ctx.Request.Header.IsHTTP11() {
@@ -189,6 +203,9 @@ func (r *request) mayRetry() bool {
 func (r *request) failed(err error, now time.Time) (again bool) {
 	if r.lane.flight.Load() == taken && !r.hasLeft() && !r.s.stopped.Load() {
 		return r.tookBack()
+	}
+	if r.lane.tokens > 0 {
+		r.up.metrics.slicesFailed.Inc()
 	}
 	r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
 	if errors.Is(err, engines.ErrCanceled) || r.hasLeft() {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/warmring/warmring/engines"
@@ -29,7 +30,7 @@ func (r *request) stop() {
 	// SGLang looks for closed connections every 2 to 4 s only, and forgets the
 	// name of a request whose connection is gone: ask first, then close.
 	r.aborts.begin()
-	r.s.abortThen(in.up, in.rid, func() {
+	r.s.abortThen(in.up, in.rid, &r.lane.ordered, func() {
 		r.x.Cancel()
 		r.aborts.end()
 	})
@@ -44,12 +45,8 @@ func (r *request) takeBack() {
 		r.x.Cancel()
 		return
 	}
-	select {
-	case <-r.lane.over: // of an earlier exchange
-	default:
-	}
 	r.aborts.begin()
-	r.s.abortThen(in.up, in.rid, func() {
+	r.s.abortThen(in.up, in.rid, &r.lane.ordered, func() {
 		late := time.NewTimer(abortPatience)
 		defer late.Stop()
 		select {
@@ -84,8 +81,9 @@ func (r *request) hasLeft() bool {
 }
 
 // abortThen tells SGLang to stop a request by its name and then calls done, which
-// closes the connection that carries it.
-func (s *Server) abortThen(up *upstream, rid string, done func()) {
+// closes the connection that carries it. ordered is set just before: an answer
+// that was complete earlier was not aborted.
+func (s *Server) abortThen(up *upstream, rid string, ordered *atomic.Bool, done func()) {
 	s.background.Add(1)
 	go func() {
 		defer s.background.Done()
@@ -95,6 +93,7 @@ func (s *Server) abortThen(up *upstream, rid string, done func()) {
 			method: []byte("POST"), uri: []byte("/abort_request"), raw: []byte("Content-Type: application/json\r\n"), bodyLength: len(body), apiKey: up.APIKey, extra: up.extraHead,
 		})
 		stop := time.AfterFunc(time.Second, abort.Cancel)
+		ordered.Store(true)
 		err := abort.Do(up.pool, head, [][]byte{body}, false, engines.Limits{})
 		if err == nil {
 			if status := abort.Answer.Status; status >= 400 {

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -84,8 +83,8 @@ func (r *request) release(o ring.Outcome) {
 			r.up.LookSoon() // it may have been restarted in less time than probes notice (C111)
 		}
 	}
-	if p := &r.lane; p.done > 0 && o.CachedTokens >= 0 && o.PromptTokens > 0 {
-		r.up.kept.learn(o.CachedTokens-r.decision.Warm, p.done, time.Now())
+	if o.PromptTokens > 0 {
+		r.learnKept(o.CachedTokens)
 	}
 	r.leaveLane()
 }

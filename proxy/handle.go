@@ -107,6 +107,7 @@ func (s *Server) recycleScratch(sc *scratch) {
 	if cap(sc.held) > 64<<10 {
 		sc.held = nil
 	}
+	sc.dropSlice()
 	s.scratches.Put(sc)
 }
 

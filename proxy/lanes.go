@@ -43,6 +43,13 @@ func (l *engineLanes) arrive(r *request, a lane.Arrival, f lane.Facts) lane.Verd
 	return v
 }
 
+// retryAfter is when a long request that was refused may find a place.
+func (l *engineLanes) retryAfter() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.c.RetryAfter(l.now())
+}
+
 // forget drops what was learned of the engine: it is another process now.
 func (l *engineLanes) forget() {
 	l.mu.Lock()
@@ -114,6 +121,17 @@ func (l *engineLanes) preempted(id uint64, done int) {
 	l.act()
 }
 
+// sliced tells that a slice has ended and the request is back in the proxy.
+func (l *engineLanes) sliced(id uint64, s lane.Slice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		l.move(id)
+	}
+	l.c.Sliced(l.now(), id, s)
+	l.act()
+}
+
 // leave ends a request's part in the lanes, at any stage, and tells what became
 // of it there.
 func (l *engineLanes) leave(id uint64) lane.Status {
@@ -140,6 +158,7 @@ func (l *engineLanes) act() {
 		case lane.Admit:
 			// From here on it can be taken back, before its goroutine has sent it too.
 			r.lane.flight.Store(inEngine)
+			r.lane.tokens, r.lane.reason, r.lane.admitted = a.Tokens, a.Reason, true
 			r.wakeUp(wakeAdmit)
 		case lane.Expire:
 			delete(l.members, a.ID)

@@ -27,7 +27,11 @@ func simulated(t *testing.T, mode sim.Mode, extra string) (*sim.Server, *proxyUn
 	served := make(chan error, 1)
 	go func() { served <- e.Serve(ln) }()
 	t.Cleanup(func() { e.Close(); <-served })
-	p := startProxyTOML(t, fmt.Sprintf("listen = \"127.0.0.1:0\"\n%s\n[[engine]]\nname = \"e\"\nkind = %q\nurl = \"http://%s\"\n", extra, mode.String(), ln.Addr()))
+	kind := mode.String()
+	if mode == sim.Llama {
+		kind = "custom"
+	}
+	p := startProxyTOML(t, fmt.Sprintf("listen = \"127.0.0.1:0\"\n%s\n[[engine]]\nname = \"e\"\nkind = %q\nurl = \"http://%s\"\n", extra, kind, ln.Addr()))
 	eventually(t, "the engine to be ready", func() bool { return placerState(p.fleet.Engines()[0].State()).String() == "ready" })
 	return e, p
 }
@@ -66,9 +70,17 @@ func words(seed string, n int) string {
 // turns that come meanwhile do not wait for its end; it is sent again and goes on
 // from where it was, and the engine never has two copies of it.
 func TestLongPrefillsDoNotBlockShortTurns(t *testing.T) {
-	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
-		t.Run(mode.String(), func(t *testing.T) {
-			e, p := simulated(t, mode, "")
+	for _, way := range []struct {
+		mode   sim.Mode
+		slices bool
+	}{{sim.VLLM, false}, {sim.VLLM, true}, {sim.SGLang, false}, {sim.SGLang, true}, {sim.Llama, true}} {
+		mode, header := way.mode, "X-Warmring-Preempted"
+		if way.slices {
+			header = "X-Warmring-Slices"
+		}
+		t.Run(fmt.Sprint(mode, " slices ", way.slices), func(t *testing.T) {
+			t.Parallel()
+			e, p := simulated(t, mode, fmt.Sprint("lanes.slices = ", way.slices))
 			session := []string{words("warm", 3000)}
 			short := func() (time.Duration, error) {
 				ttft, _, _, err := ask(p, chatStream(session...), "X-Session-Id", "short")
@@ -90,10 +102,11 @@ func TestLongPrefillsDoNotBlockShortTurns(t *testing.T) {
 			var longText string
 			var longErr error
 			longBody := chatStream(words("long", 20000))
+			longID := []string{"X-Session-Id", "long", "X-Request-Id", "long"}
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
-				longTTFT, longHeader, longText, longErr = ask(p, longBody, "X-Session-Id", "long")
+				longTTFT, longHeader, longText, longErr = ask(p, longBody, longID...)
 			}()
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
@@ -113,16 +126,16 @@ func TestLongPrefillsDoNotBlockShortTurns(t *testing.T) {
 			if longErr != nil || !strings.HasSuffix(longText, doneEvent) {
 				t.Fatalf("the long answer: %v, %q", longErr, longText)
 			}
-			t.Logf("short turns waited %v, the long one %v with %s preemptions", waits, longTTFT, longHeader.Get("X-Warmring-Preempted"))
-			if longHeader.Get("X-Warmring-Preempted") == "" {
-				t.Error("the long prefill was never taken back")
+			t.Logf("short turns waited %v, the long one %v with %q preemptions, %q slices", waits, longTTFT, longHeader.Get("X-Warmring-Preempted"), longHeader.Get("X-Warmring-Slices"))
+			if longHeader.Get(header) == "" {
+				t.Errorf("the long prefill never gave way: no %s", header)
 			}
-			for _, entry := range e.Log() {
-				if entry.Copies > 1 {
-					t.Errorf("the engine had %d live copies of one request", entry.Copies)
+			onlyOneCopyEach(t, e.Log())
+			if way.slices {
+				if n := p.metric(`warmring_slices_total{engine="e"}`); n != longHeader.Get(header) {
+					t.Errorf("%s slices counted, %s told", n, longHeader.Get(header))
 				}
-			}
-			if n := p.metric("warmring_preemptions_total"); n == "0" {
+			} else if n := p.metric("warmring_preemptions_total"); n == "0" {
 				t.Errorf("%s preemptions counted", n)
 			}
 		})

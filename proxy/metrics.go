@@ -3,8 +3,6 @@ package proxy
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +44,7 @@ type metricSet struct {
 }
 
 type engineMetrics struct {
-	requests, prompt, cached *metrics.Counter
+	requests, prompt, cached, slices, slicesFailed *metrics.Counter
 }
 
 type routeStatus struct {
@@ -112,6 +110,8 @@ const (
 	engineRequests    = `warmring_engine_requests_total{engine=%q}`
 	enginePrompt      = `warmring_engine_prompt_tokens_total{engine=%q}`
 	engineCached      = `warmring_engine_cached_tokens_total{engine=%q}`
+	engineSlices      = `warmring_slices_total{engine=%q}`
+	engineSliceFailed = `warmring_slice_failures_total{engine=%q}`
 	engineUp          = `warmring_engine_up{engine=%q}`
 	engineConnections = `warmring_engine_connections{engine=%q}`
 	engineDials       = `warmring_engine_dials_total{engine=%q}`
@@ -121,7 +121,8 @@ const (
 // addEngine makes the series of an engine that has none.
 func (m *metricSet) addEngine(up *upstream) {
 	named := func(series string) string { return fmt.Sprintf(series, up.Name) }
-	up.metrics = &engineMetrics{requests: m.set.NewCounter(named(engineRequests)), prompt: m.set.NewCounter(named(enginePrompt)), cached: m.set.NewCounter(named(engineCached))}
+	up.metrics = &engineMetrics{requests: m.set.NewCounter(named(engineRequests)), prompt: m.set.NewCounter(named(enginePrompt)), cached: m.set.NewCounter(named(engineCached)),
+		slices: m.set.NewCounter(named(engineSlices)), slicesFailed: m.set.NewCounter(named(engineSliceFailed))}
 	m.set.NewGauge(named(engineUp), func() float64 {
 		if st := placerState(up.State()); st == ring.Ready || st == ring.Busy {
 			return 1
@@ -135,7 +136,7 @@ func (m *metricSet) addEngine(up *upstream) {
 
 // removeEngine takes the series of an engine away. Requests that still end there count into nothing.
 func (m *metricSet) removeEngine(name string) {
-	for _, series := range [...]string{engineRequests, enginePrompt, engineCached, engineUp, engineConnections, engineDials, engineStale} {
+	for _, series := range [...]string{engineRequests, enginePrompt, engineCached, engineSlices, engineSliceFailed, engineUp, engineConnections, engineDials, engineStale} {
 		m.set.UnregisterMetric(fmt.Sprintf(series, name))
 	}
 }
@@ -276,30 +277,5 @@ func writePlacement(w io.Writer, p *ring.Placer) {
 		fmt.Fprintf(w, "warmring_engine_index_tokens{engine=%q} %d\n", e.Name, e.IndexTokens)
 		fmt.Fprintf(w, "warmring_engine_sessions{engine=%q} %d\n", e.Name, e.Sessions)
 		fmt.Fprintf(w, "warmring_engine_prefill_tokens_per_second{engine=%q} %v\n", e.Name, e.PrefillRate)
-	}
-}
-
-// writeLanes gives each engine's lanes: what is held now, and what was done.
-func writeLanes(w io.Writer, s *Server) {
-	ups := s.upstreams()
-	for _, name := range slices.Sorted(maps.Keys(ups)) {
-		v := ups[name].lanes.view()
-		for _, m := range []struct {
-			name  string
-			value float64
-		}{
-			{"long_held", float64(v.Held + v.Back)},
-			{"long_in_prefill", float64(v.InFlight)},
-			{"interactive_waiting", float64(v.Waiting)},
-			{"held_total", float64(v.Totals.Held)},
-			{"admitted_total", float64(v.Totals.Admitted)},
-			{"preempted_total", float64(v.Totals.Preempted)},
-			{"expired_total", float64(v.Totals.Expired)},
-			{"full_total", float64(v.Totals.Full)},
-			{"immune_total", float64(v.Totals.Immune)},
-			{"border_tokens", float64(v.Border)},
-		} {
-			fmt.Fprintf(w, "warmring_lane_%s{engine=%q} %v\n", m.name, name, m.value)
-		}
 	}
 }

@@ -1,9 +1,6 @@
 package proxy
 
 import (
-	"bytes"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,26 +8,40 @@ import (
 
 	"github.com/warmring/warmring/engines"
 	"github.com/warmring/warmring/proxy/lane"
+	"github.com/warmring/warmring/proxy/wire"
 	"github.com/warmring/warmring/ring"
-	"github.com/warmring/warmring/ring/prompt"
 )
 
 // lanePart is what a request needs for its lane. Preempting and committing race
-// for flight: exactly one of them wins.
+// for flight: exactly one of them wins. So do preempting and the end of a slice,
+// see slice.go.
 //
 //	inProxy ──admit──▶ inEngine ──first token──▶ committed
-//	   ▲                  │
-//	   └── sent back ── taken ◀──preempt
+//	   ▲ ▲                │ │
+//	   │ └── slice ended ─┘ │
+//	   └── sent back ──── taken ◀──preempt
 type lanePart struct {
-	id        uint64 // in the lanes of its engine; 0 = in none
-	lanes     *engineLanes
-	flight    atomic.Int32
-	wake      chan wake
-	over      chan struct{} // told when an exchange has ended
-	back      bool          // the exchange ended because the request was taken back
+	id      uint64 // in the lanes of its engine; 0 = in none
+	lanes   *engineLanes
+	flight  atomic.Int32
+	wake    chan wake
+	over    chan struct{} // told when an exchange has ended
+	ordered atomic.Bool   // the engine was told to abort what is under way
+	back    comeback      // why the last exchange brought no answer
+	result  lane.Slice    // of the slice that has ended
+
+	// Written with the lanes' lock held, before the request is woken.
+	tokens   int         // what was admitted: a slice of so many tokens of the prompt; 0 = the request itself
+	reason   lane.Reason // why
+	admitted bool        // after it was held
+
 	sentAt    time.Time
+	heldFor   time.Duration // in lanes, of all engines
 	preempted int
-	done      int // fresh tokens computed before preemptions, estimated
+	slices    int // that ended
+	had       int // tokens of the prompt that the engine has from before or by slices, as it counts them where it does
+	sure      int // the same in our own estimate
+	done      int // computed since by runs that were taken back, estimated
 	status    lane.Status
 }
 
@@ -39,6 +50,16 @@ const (
 	inEngine        // sent, or about to be
 	taken           // a preemption has taken it back; the cancel is under way
 	committed       // its answer belongs to the client
+)
+
+// comeback is why a request is in the proxy again without an answer and without
+// a failure.
+type comeback uint8
+
+const (
+	stayed  comeback = iota
+	byAbort          // it was taken back
+	bySlice          // only a slice of it was sent, which has ended
 )
 
 // wake is what a held request is told.
@@ -64,7 +85,11 @@ func (r *request) wakeUp(w wake) {
 // await blocks a held request until something becomes of it.
 func (r *request) await() wake {
 	began := time.Now()
-	defer func() { r.waited += time.Since(began) }()
+	defer func() {
+		held := time.Since(began)
+		r.waited += held
+		r.lane.heldFor += held
+	}()
 	select {
 	case w := <-r.lane.wake:
 		return w
@@ -89,7 +114,7 @@ func (r *request) enterLane() laneOutcome {
 	p := &r.lane
 	p.flight.Store(inEngine)
 	p.sentAt = time.Now()
-	p.done = 0 // another engine has computed nothing of it
+	p.tokens, p.had, p.sure, p.done = 0, r.decision.Warm, r.decision.Warm, 0 // another engine has computed nothing of it
 	if !r.route.Generation || r.settings.Lanes.Off {
 		return laneGo
 	}
@@ -98,16 +123,15 @@ func (r *request) enterLane() laneOutcome {
 	case <-p.wake: // a word from an earlier engine
 	default:
 	}
-	d := &r.decision
 	p.id, p.lanes = r.s.ids.next(), r.up.lanes
-	arrival := lane.Arrival{ID: p.id, Tenant: r.tenant, Fresh: max(d.Prompt-d.Warm, 0), Context: d.Prompt, Unstreamed: !r.stream}
+	arrival := r.arrival()
 	switch p.lanes.arrive(r, arrival, r.laneFacts()) {
 	case lane.Go:
 		r.askOthers(arrival.Fresh)
 		return laneGo
 	case lane.Full:
 		p.id = 0
-		r.refuse(fasthttp.StatusTooManyRequests, "long_queue_full", "too many long prompts are waiting for this model; try again later")
+		r.refuseHeld("long_queue_full", "too many long prompts are waiting for this model; try again later")
 		return laneEnded
 	}
 	return r.held()
@@ -128,25 +152,64 @@ func (r *request) held() laneOutcome {
 		r.left()
 		return laneEnded
 	case wakeExpire:
-		r.refuse(fasthttp.StatusTooManyRequests, "held_too_long", "this long prompt was held for lanes.max_wait without a free place; try again later")
+		r.refuseHeld("held_too_long", "this long prompt was held for lanes.max_wait without a free place; try again later")
 		return laneEnded
 	}
 	r.refuse(fasthttp.StatusServiceUnavailable, "shutting_down", "warmring is shutting down")
 	return laneEnded
 }
 
+// refuseHeld refuses a long request for which there is no place, until about the
+// time at which there is one.
+func (r *request) refuseHeld(code, message string) {
+	r.comeBack = r.lane.lanes.retryAfter()
+	r.refuse(fasthttp.StatusTooManyRequests, code, message)
+}
+
 func (r *request) releaseUnsent() {
 	r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
 }
 
-// laneFacts is what is known of the placed engine's speed and ways to stop.
-func (r *request) laneFacts() lane.Facts {
-	up := r.up
-	f := lane.Facts{PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Kept: up.kept.share(time.Now()), KeepsStep: up.DetectedKind() == engines.VLLM || up.llamaCPP(), UnseenAborts: up.llamaCPP(), FreezesDecodes: up.DetectedKind() == engines.SGLang}
-	if up.DetectedKind() == engines.SGLang && r.scratch.prompt.Open == 0 {
-		f.CanPreempt = false // no place for the id by which it could be stopped at once
+// inLane sends the request to the engine that admitted it, as often as its lane
+// wants: in slices, and again after it was taken back; what it has computed is
+// cached there. It returns true if another engine may be tried.
+func (r *request) inLane() (again bool) {
+	p := &r.lane
+	for {
+		p.back = stayed
+		again = r.exchange()
+		if !again || p.back == stayed {
+			return again
+		}
+		r.aborts.wait() // never two copies at once
+		p.flight.Store(inProxy)
+		if p.back == bySlice {
+			p.lanes.sliced(p.id, p.result)
+		} else {
+			r.countPreemption()
+			p.lanes.preempted(p.id, -1) // the controller knows when the run began and what an abort loses
+		}
+		switch r.held() {
+		case laneEnded:
+			return false
+		case laneMoved:
+			return true
+		}
 	}
-	return f
+}
+
+// countPreemption notes what a run that was taken back has probably computed.
+func (r *request) countPreemption() {
+	p := &r.lane
+	p.preempted++
+	r.s.metrics.preempted.Inc()
+	all := r.decision.Prompt
+	if p.tokens > 0 {
+		all = p.tokens
+	}
+	ran := time.Since(p.sentAt)
+	p.done += min(int(ran.Seconds()*r.charge.PrefillRate()), max(all-p.sure-p.done, 0))
+	r.charge.Progress(r.s.now(), p.sure+p.done)
 }
 
 // preempt takes the request back from its engine unless its answer has begun. It
@@ -165,46 +228,31 @@ func (r *request) commit() bool {
 }
 
 // commitWhole claims a complete answer. One that is complete in the very moment
-// of a preemption wins, unless it is what an engine says to an abort.
-func (r *request) commitWhole(body []byte) bool {
+// of a preemption wins, unless it is what an engine made of an abort.
+func (r *request) commitWhole(answer []byte) bool {
 	if r.commit() {
 		return true
 	}
-	if r.up.DetectedKind() == engines.SGLang && (r.route.Family == prompt.Messages || r.route.Family == prompt.Responses || bytes.Contains(body, []byte(`"abort"`))) {
+	if r.up.DetectedKind() == engines.SGLang && r.x.Answer.Status < 300 && r.lane.ordered.Load() && r.endedBy(answer) != wire.EndedWhole {
 		return false
 	}
 	r.lane.flight.Store(committed)
 	return true
 }
 
+// endedBy reads how a complete answer of an engine that was told to abort ended.
+func (r *request) endedBy(answer []byte) wire.Ending {
+	if isEvents(r.x.Answer.ContentType) || !r.x.Answer.Identity() {
+		return wire.EndedUnclear // a stream for a client of HTTP/1.0: rare enough to be sent again
+	}
+	return wire.EndingOf(r.route.Family, answer)
+}
+
 // tookBack notes that the exchange ended because the request was taken back.
 func (r *request) tookBack() (again bool) {
 	r.x.Close()
-	r.lane.back = true
+	r.lane.back = byAbort
 	return true
-}
-
-// sendAgain waits for a preempted request's turn and sends it to the same engine
-// once more: what it has computed is still cached there.
-func (r *request) sendAgain() (again bool) {
-	p := &r.lane
-	p.back = false
-	r.aborts.wait() // never two copies at once
-	ran := time.Since(p.sentAt)
-	p.preempted++
-	r.s.metrics.preempted.Inc()
-	p.flight.Store(inProxy)
-	fresh := max(r.decision.Prompt-r.decision.Warm-p.done, 0)
-	done := min(int(ran.Seconds()*r.charge.PrefillRate()), fresh)
-	p.done += done
-	p.lanes.preempted(p.id, -1) // the controller knows when the run began and what an abort loses
-	switch r.held() {
-	case laneEnded:
-		return false
-	case laneMoved:
-		return true
-	}
-	return r.exchange()
 }
 
 // prefilled tells that the engine has computed the prompt.
@@ -227,74 +275,11 @@ func (r *request) leaveLane() {
 	p.id = 0
 }
 
-// canPreempt tells whether the engine stops at once when told and keeps what it
-// has computed: the operator's word, else what is known of its kind.
-func (up *upstream) canPreempt() bool {
-	switch up.preempt {
-	case "yes":
-		return true
-	case "no":
-		return false
+// learnKept compares an answer's cached tokens with what runs before it have
+// computed: earlier slices are known to, runs that were taken back probably did.
+func (r *request) learnKept(cached int) {
+	p := &r.lane
+	if p.done > 0 && cached >= 0 {
+		r.up.kept.learn(cached-p.had, p.done, time.Now())
 	}
-	switch up.DetectedKind() {
-	case engines.VLLM:
-		return true
-	case engines.SGLang:
-		return !up.noAbort.Load()
-	}
-	// llama.cpp looks for closed connections once a second and stops only between batches, which take seconds on a slow
-	// machine. Nothing tells when it has; a request that is sent again too soon would live twice. So it is held back only.
-	return false
-}
-
-// llamaCPP tells whether the engine is a llama.cpp server, which stops between two batches and keeps all of them.
-func (up *upstream) llamaCPP() bool { return strings.HasPrefix(up.Facts().Version, "llama.cpp") }
-
-// keptShare learns which share of the computed prefix an engine still has when a
-// preempted request comes back. A low share ends preemption, and without
-// preemption there are no samples: so few of them say nothing, and old ones are
-// forgotten, so that a bad moment is not the last word.
-type keptShare struct {
-	mu      sync.Mutex
-	mean    float64
-	samples int
-	last    time.Time
-}
-
-const (
-	fewKept = 3
-	oldKept = 10 * time.Minute
-)
-
-// learn takes one answer of a preempted request.
-func (k *keptShare) learn(found, computed int, now time.Time) {
-	if computed < 1024 {
-		return // block sizes and estimates would outweigh it
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.samples++
-	k.last = now
-	share := min(max(float64(found)/float64(computed), 0.01), 1)
-	k.mean += (share - k.mean) * max(1/float64(k.samples), 0.2)
-}
-
-// share is the mean, 0 while unknown.
-func (k *keptShare) share(now time.Time) float64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.samples > 0 && now.Sub(k.last) > oldKept {
-		k.samples, k.mean = 0, 0
-	}
-	if k.samples < fewKept {
-		return 0
-	}
-	return k.mean
-}
-
-// forget drops what was learned: the engine is another process now.
-func (k *keptShare) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.samples, k.mean = 0, 0
 }

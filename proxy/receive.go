@@ -180,8 +180,9 @@ func (r *request) header(name string) []byte { return r.ctx.Request.Header.Peek(
 
 // prepare builds the request for the engine: head and the body's pieces.
 func (r *request) prepare() {
-	sc, up := r.scratch, r.up
+	sc := r.scratch
 	p := &sc.prompt
+	sc.dropSlice()
 	sc.splices.n = 0
 	sc.fixed = sc.fixed[:0]
 	r.asked, r.rid = false, ""
@@ -199,6 +200,12 @@ func (r *request) prepare() {
 	if length == 0 && !hasBody(h) {
 		length = -1
 	}
+	r.prepareHead(length)
+}
+
+// prepareHead builds the head for a body of so many bytes; -1 is none.
+func (r *request) prepareHead(length int) {
+	sc, up, h := r.scratch, r.up, &r.ctx.Request.Header
 	sc.head = appendHead(sc.head[:0], &up.Target, &r.settings.strip, &headOf{
 		method: h.Method(), uri: h.RequestURI(), raw: h.RawHeaders(), bodyLength: length,
 		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead, requestID: r.idForEngine(),
@@ -251,20 +258,23 @@ func (r *request) spliceUsage() {
 	// client's word and stay.
 }
 
+// nameRequest makes a new name for SGLang's /abort_request and its member's text.
+func (r *request) nameRequest() bool {
+	if r.up.DetectedKind() != engines.SGLang || !r.canBeNamed() {
+		return false
+	}
+	r.rid = r.s.nextRID()
+	r.scratch.fixed = append(append(append(r.scratch.fixed[:0], `"rid":"`...), r.rid...), `",`...)
+	return true
+}
+
 // spliceRID gives the request a name that SGLang's /abort_request knows. A name
 // of the client's own is left alone.
 func (r *request) spliceRID() {
 	sc := r.scratch
-	if r.up.DetectedKind() != engines.SGLang || sc.prompt.Open == 0 || sc.prompt.EmptyObject {
+	if !r.nameRequest() {
 		return
 	}
-	for _, f := range sc.prompt.Fields {
-		if f.Name == "rid" {
-			return
-		}
-	}
-	r.rid = r.s.nextRID()
-	sc.fixed = append(append(append(sc.fixed[:0], `"rid":"`...), r.rid...), `",`...)
 	if !sc.splices.add(sc.prompt.Open, sc.prompt.Open, sc.fixed) {
 		r.rid = ""
 	}

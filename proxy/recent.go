@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warmring/warmring/proxy/lane"
 	"github.com/warmring/warmring/ring"
 )
 
@@ -32,6 +33,11 @@ type Explanation struct {
 	Candidates []ring.Candidate `json:"candidates,omitempty"`
 	Status     int              `json:"status"`
 	End        string           `json:"end"`
+	Lane       string           `json:"lane,omitempty"`
+	HeldMS     float64          `json:"held_ms,omitempty"`  // in its lane
+	ExtraMS    float64          `json:"extra_ms,omitempty"` // of these and of lost steps, for short turns
+	Slices     int              `json:"slices,omitempty"`
+	Preempted  int              `json:"preempted,omitempty"`
 	WaitMS     float64          `json:"wait_ms"`
 	TTFTMS     float64          `json:"ttft_ms"`
 	TookMS     float64          `json:"took_ms"`
@@ -61,6 +67,9 @@ type recentRequest struct {
 	wait     time.Duration
 	ttft     time.Duration
 	took     time.Duration
+
+	lane              lane.Status // State is empty: it was in none
+	slices, preempted int
 }
 
 func newRecentRequests() *recentRequests {
@@ -71,6 +80,7 @@ func (l *recentRequests) add(r *request, took time.Duration) {
 	e := recentRequest{
 		id: r.id, answerID: r.answerID, at: r.started, route: r.route.Template, model: r.model, source: r.identity.Source, decision: r.decision, attempts: r.attempts,
 		prompt: r.usage.Prompt, cached: r.usage.Cached, status: r.status, end: r.end, wait: r.waited, ttft: r.firstByte, took: took,
+		lane: r.lane.status, slices: r.lane.slices, preempted: r.lane.preempted,
 	}
 	if r.up != nil {
 		e.engine = r.up.Name
@@ -109,6 +119,10 @@ func (e *recentRequest) explanation() Explanation {
 		x.Reason = d.Reason.String()
 		x.Candidates = append(x.Candidates, d.Runners[:d.N]...)
 	}
+	if e.lane.State != "" {
+		x.Lane, x.HeldMS, x.ExtraMS = e.lane.Class.String(), 1000*e.lane.HeldSeconds, 1000*e.lane.ExtraSeconds
+	}
+	x.Slices, x.Preempted = e.slices, e.preempted
 	if d.Session != 0 {
 		x.Session = string(appendHex16(nil, d.Session))
 	}

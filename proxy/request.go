@@ -67,7 +67,8 @@ type request struct {
 	rid       string        // SGLang's handle for /abort_request
 	gone      chan struct{} // told once when the client has gone
 
-	lane lanePart
+	lane     lanePart
+	comeBack time.Duration // when a refused client should try again; 0 = soon
 
 	detached   bool                    // a keepalive ends it, not the handler
 	current    atomic.Pointer[sending] // what is under way, for stop
@@ -95,6 +96,8 @@ type scratch struct {
 	alias   bool   // turn.Model is another name than the client's
 	broken  bool   // an engine closed without an answer once: it may have begun the work
 	fixed   []byte // text of splices
+	forward []byte // the body with its splices, where a slice is cut from it
+	slice   []byte // body of a slice
 }
 
 // keptAnswer is an engine's refusal, kept while another engine is tried.

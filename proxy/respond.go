@@ -45,7 +45,11 @@ func (r *request) answerError(status int, code, message string) {
 	resp.SetBody(body)
 	r.sent = int64(len(body))
 	if status == fasthttp.StatusServiceUnavailable || status == fasthttp.StatusTooManyRequests {
-		resp.Header.Set("Retry-After", strconv.Itoa(r.s.retryAfter()))
+		seconds := r.s.retryAfter()
+		if r.comeBack > 0 {
+			seconds = int((r.comeBack + time.Second - 1) / time.Second)
+		}
+		resp.Header.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	r.ownHeaders()
 }
@@ -130,6 +134,12 @@ func (r *request) ownHeaders() {
 	}
 	if r.lane.preempted > 0 {
 		h.SetBytesV("X-Warmring-Preempted", strconv.AppendInt(buf[:0], int64(r.lane.preempted), 10))
+	}
+	if r.lane.slices > 0 {
+		h.SetBytesV("X-Warmring-Slices", strconv.AppendInt(buf[:0], int64(r.lane.slices), 10))
+	}
+	if r.lane.heldFor >= time.Millisecond {
+		h.SetBytesV("X-Warmring-Held", strconv.AppendFloat(buf[:0], r.lane.heldFor.Seconds(), 'f', 3, 64))
 	}
 	if r.route.Generation {
 		warm := strconv.AppendInt(buf[:0], int64(d.Warm), 10)
@@ -228,12 +238,7 @@ func (r *request) finish(end endReason, status int) {
 	if r.refusal != "" {
 		attrs = append(attrs, slog.String("error", r.refusal))
 	}
-	if l := &r.lane.status; l.State != "" && l.Class == lane.Long {
-		attrs = append(attrs, slog.String("lane", l.Class.String()), slog.Float64("held_ms", l.HeldSeconds*1000), slog.Float64("extra_ms", l.ExtraSeconds*1000))
-	}
-	if r.lane.preempted > 0 {
-		attrs = append(attrs, slog.Int("preempted", r.lane.preempted))
-	}
+	attrs = r.laneAttrs(attrs)
 	if r.waited > 0 {
 		attrs = append(attrs, slog.Float64("wait_ms", milliseconds(r.waited)))
 	}
@@ -242,6 +247,27 @@ func (r *request) finish(end endReason, status int) {
 	}
 	attrs = append(attrs, slog.Int("bytes_in", r.received), slog.Int64("bytes_out", r.sent))
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "request", attrs...)
+}
+
+// laneAttrs tell what the lanes did with the request: nothing for a turn that
+// passed.
+func (r *request) laneAttrs(attrs []slog.Attr) []slog.Attr {
+	p := &r.lane
+	if l := &p.status; l.State != "" && l.Class == lane.Long {
+		reason := "free"
+		if p.admitted {
+			reason = p.reason.String()
+		}
+		attrs = append(attrs, slog.String("lane", l.Class.String()), slog.String("lane_reason", reason),
+			slog.Float64("held_ms", l.HeldSeconds*1000), slog.Float64("extra_ms", l.ExtraSeconds*1000))
+	}
+	if p.slices > 0 {
+		attrs = append(attrs, slog.Int("slices", p.slices))
+	}
+	if p.preempted > 0 {
+		attrs = append(attrs, slog.Int("preempted", p.preempted))
+	}
+	return attrs
 }
 
 // milliseconds rounds to a microsecond, which is what a log line needs.

@@ -97,3 +97,14 @@ func statedEnding(f prompt.Family, answer []byte) Ending {
 	}
 	return EndedWhole
 }
+
+// SaysError tells that a whole JSON answer names an error, whatever its status; so does an answer that is no JSON object.
+func SaysError(answer []byte) bool {
+	top := membersOf(answer, 0)
+	for key, ok := top.next(); ok; key, ok = top.next() {
+		if string(key) == "error" && !top.empty() {
+			return true
+		}
+	}
+	return top.broken
+}

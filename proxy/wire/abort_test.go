@@ -12,7 +12,9 @@ import (
 func TestAnswersToAbortsAreToldFromAnswers(t *testing.T) {
 	const dir = "sglang-0.5.23/"
 	chat, messages, responses := string(captured(t, dir+"chat.http")), string(captured(t, dir+"messages.http")), string(captured(t, dir+"responses.http"))
-	talk := func(body, from string) string { return change(t, body, from, `{\"finish_reason\":\"abort\"} \"status\":\"failed\" abort`) }
+	talk := func(body, from string) string {
+		return change(t, body, from, `{\"finish_reason\":\"abort\"} \"status\":\"failed\" abort`)
+	}
 	for _, c := range []struct {
 		what   string
 		family prompt.Family

@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"time"
+
+	"github.com/warmring/warmring/engines"
+	"github.com/warmring/warmring/proxy/lane"
+	"github.com/warmring/warmring/proxy/wire"
+	"github.com/warmring/warmring/ring/prompt"
+)
+
+// Slices. While short turns are there, the lanes send a long prompt as growing
+// prefixes of itself: requests of their own to the same engine, each with one
+// token of output that nobody sees, between which the short turns run. What a
+// slice computes, the next one and at last the request itself find in the
+// engine's cache. Up to its commit point a slice fails as the request itself
+// would: the engine's own errors (429, 5xx, a broken connection) mean the same
+// for both, and a slice that is refused as a request (4xx) or answered with
+// something else ends slicing, not the request.
+
+// maxSliceAnswer bounds the answer to a slice: a Responses answer repeats
+// instructions and tools.
+const maxSliceAnswer = 4 << 20
+
+// prepareSlice builds the request for the slice that was admitted, from the body
+// as it goes to the engine. It returns false if there is no such slice.
+func (r *request) prepareSlice() bool {
+	sc := r.scratch
+	sc.splices.n = 0
+	sc.fixed = sc.fixed[:0]
+	r.asked, r.rid = false, ""
+	r.spliceModel()
+	r.spliceBilling()
+	body := r.body
+	if sc.splices.n > 0 {
+		sc.forward = sc.forward[:0]
+		pieces, _ := sc.splices.pieces(sc.pieces[:0], r.body)
+		for _, piece := range pieces {
+			sc.forward = append(sc.forward, piece...)
+		}
+		body = sc.forward
+	}
+	share := float64(r.lane.tokens) / float64(max(r.decision.Prompt, 1))
+	var ok bool
+	sc.slice, ok = prompt.AppendSlice(sc.slice[:0], body, r.route.Family, share)
+	open := bytes.IndexByte(sc.slice, '{') + 1
+	if !ok || open == 0 {
+		return false
+	}
+	sc.pieces = append(sc.pieces[:0], sc.slice)
+	length := len(sc.slice)
+	if r.nameRequest() {
+		sc.pieces = append(sc.pieces[:0], sc.slice[:open], sc.fixed, sc.slice[open:])
+		length += len(sc.fixed)
+	}
+	r.prepareHead(length)
+	return true
+}
+
+// readSlice reads the whole answer to a slice. It goes nowhere but into the
+// lanes' and the placer's books.
+func (r *request) readSlice() (again bool) {
+	sc, a := r.scratch, &r.x.Answer
+	answer := sc.held[:0]
+	for {
+		if cap(answer)-len(answer) < 4096 {
+			grown := make([]byte, len(answer), 2*cap(answer)+readSize)
+			copy(grown, answer)
+			answer = grown
+		}
+		n, err := r.x.Read(answer[len(answer):cap(answer)])
+		answer = answer[:len(answer)+n]
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			sc.held = answer
+			return r.failed(err, time.Now())
+		}
+		if len(answer) > maxSliceAnswer {
+			break
+		}
+	}
+	sc.held = answer
+	s := lane.Slice{Prompt: -1, Cached: -1}
+	switch {
+	case a.Status >= 300 || len(answer) > maxSliceAnswer || isEvents(a.ContentType):
+		s.Failed = true
+	case a.Identity():
+		s.Failed = wire.SaysError(answer)
+		u, _ := wire.ReadAnswer(r.route.Family, answer)
+		s.Prompt, s.Cached = u.Prompt, u.Cached
+	}
+	if r.lane.flight.Load() == taken && r.up.DetectedKind() == engines.SGLang && r.lane.ordered.Load() && !s.Failed && (s.Prompt < 0 || r.endedBy(answer) == wire.EndedAborted) {
+		return r.tookBack()
+	}
+	return r.sliceOver(s)
+}
+
+// sliceOver notes what became of a slice that has ended. A preemption that comes
+// from now on finds nothing to take back; one that came before takes nothing
+// away any more.
+func (r *request) sliceOver(s lane.Slice) (again bool) {
+	p := &r.lane
+	p.flight.CompareAndSwap(inEngine, inProxy)
+	r.x.Close()
+	p.back, p.result = bySlice, s
+	if s.Failed {
+		r.up.metrics.slicesFailed.Inc()
+		return true
+	}
+	r.up.metrics.slices.Inc()
+	p.slices++
+	r.learnKept(s.Cached)
+	p.had, p.sure, p.done = p.tokens, p.tokens, 0
+	if s.Prompt > 0 {
+		p.had = s.Prompt
+	}
+	r.charge.Progress(r.s.now(), p.tokens)
+	return true
+}
+
+// dropSlice lets go of a large slice's memory: the request itself goes next, or
+// nothing.
+func (sc *scratch) dropSlice() {
+	if cap(sc.slice) > 64<<10 {
+		sc.slice = nil
+	}
+	if cap(sc.forward) > 64<<10 {
+		sc.forward = nil
+	}
+}
