@@ -152,6 +152,9 @@ func (p *Placer) rebind(i uint32, e *engine, b *Binding, seen int64) {
 	}
 	if moved {
 		p.share.away.told.Rebound++
+		if s.followed == createdHere && s.inFlight > 0 {
+			s.followed = contested // its first turn is not answered: this is no later one
+		}
 		if s.active {
 			p.bind(i, e)
 		} else {

@@ -100,6 +100,9 @@ func (p *Placer) record(l *look, d *Decision, ch *Charge, r resolved) {
 			s.parent = r.owner
 		}
 		p.totals.Sessions++
+		if p.share != nil && s.named {
+			s.followed = createdHere
+		}
 	} else {
 		p.seen(i)
 	}

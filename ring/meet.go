@@ -131,20 +131,27 @@ func (p *Placer) anotherHistory(t *Turn, i uint32, key uint64) bool {
 		lives = p.engineOf(s.engine)
 	}
 	begins := len(p.chain) <= max(t.Prompt.First, 1)
-	contested := i != none && p.sessions.all.at(i).turns > 0 // see takenOver
-	if lives == nil || !begins && !contested {
+	lost := i != none && p.sessions.all.at(i).turns > 0 // see takenOver
+	if lives == nil || !begins && !lost {
 		return false // the client's word counts
 	}
 	here, elsewhere := p.vouched(t.Prompt, lives)
 	return !here && (begins || elsewhere) // it begins, and the session did not begin like this, or it is warm where the session is not
 }
 
+// What session.followed says where there are other proxies, until the session's next turn here.
+const (
+	createdHere = 1 // by its only turn here so far, when nobody had told of its key
+	contested   = 2 // and before that was answered others told that it lives elsewhere
+)
+
 // takenOver tells that a session's key has been given to another history at another proxy, before either had heard of the other. One
 // of the two is what all believe of the key by now; if it is not this one, this one is warm elsewhere and nobody says that it moved.
+// A session that was known to others before it moved is not contested: it goes where they say.
 func (p *Placer) takenOver(t *Turn, i uint32) bool {
 	s := p.sessions.all.at(i)
 	e := p.engineOf(s.engine)
-	if !s.told.byOthers() || e == nil || !e.State.takesTurns() || !contains(p.chain, s.tail, s.bytes) {
+	if s.followed != contested || e == nil || !e.State.takesTurns() || !contains(p.chain, s.tail, s.bytes) {
 		return false
 	}
 	here, elsewhere := p.vouched(t.Prompt, e)

@@ -11,15 +11,15 @@ import (
 // to it. Where they stand follows from the prompt alone, so two prompts have the milestones of all that they share in common, and
 // a turn is looked up in some ten steps, however long it is.
 //
-// They are the last kept points within 2, 4, 8, 16, ... KB behind the head, in canonical bytes, and the end of the first user
-// message. The head has none: it is shared by sessions that have nothing else in common. A session tells one whenever it has
+// They are the end of the first user message, and behind it the last kept points within 2, 4, 8, 16, ... KB behind the head, in
+// canonical bytes. The head has none: it is shared by sessions that have nothing else in common. A session tells one whenever it has
 // doubled, about as often as it tells its size; a tail told with every turn would cost ten times as much on the wire.
 
 const (
 	milestoneReach = 2048 // canonical bytes behind the head within which the first stands
 	firstMilestone = 1024 // bytes of a first user message from which on its end is one
 	maxMilestones  = 24   // of one prompt, of 4 GB
-	newMilestones  = 2    // told with the first turn that a session has here: what others have told of it is not repeated
+	newMilestones  = 1    // besides the end of the first message, told with the first turn that a session has here: what others have told of it is not repeated
 )
 
 // milestoneShift makes milestones worth less than sessions where something has to be shed: they are told as this much shorter
@@ -61,24 +61,16 @@ func milestonesOf(pr *prompt.Prompt) milestones {
 // the last.
 func (m *milestones) next() (at, level int, ok bool) {
 	for ; m.level >= 0; m.level-- {
-		at := m.find(m.level)
-		if m.first && at < m.pr.First { // the end of the first message lies behind it, or is it
-			m.first = false
-			if first := m.pr.First - 1; first < m.at {
-				m.at = first
-				return first, -1, true
-			}
-		}
-		if at >= m.pr.Head && at < m.at {
+		if at := m.find(m.level); at >= max(m.pr.First, m.pr.Head) && at < m.at {
 			level := m.level
 			m.level--
 			m.at = at
 			return at, level, true
 		}
 	}
-	if m.first && m.pr.First-1 < m.at {
-		m.first, m.at = false, m.pr.First-1
-		return m.at, -1, true
+	if m.first {
+		m.first = false
+		return m.pr.First - 1, -1, true
 	}
 	return 0, 0, false
 }
@@ -137,11 +129,11 @@ func (p *Placer) tellMilestones(l *look, ch *Charge, s *session, moved, renew bo
 		if l.had == 0 && point.Bytes <= known && !again {
 			return // somebody else's
 		}
-		p.tellMilestone(point, ch, id, moved)
+		p.tellMilestone(point, ch, id, moved, moved || l.isNew) // a fork may come at once, and old ones speak against a move
 	}
 }
 
-func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved bool) {
+func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved, urgent bool) {
 	key := milestoneKey(point.Fingerprint)
 	if i := p.share.away.find(key, true); i != none {
 		if s := p.share.away.all.at(i); s.until > p.now && (!moved || s.engine == ch.e.ref()) {
@@ -150,7 +142,7 @@ func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved 
 	}
 	p.tellBinding(Binding{
 		Key: key, Engine: id, Tokens: max(1, ch.m.tokens(int(point.Bytes))>>milestoneShift), Life: p.opt.SessionIdle, Tail: true,
-		Urgent: moved, // or the old ones would speak against the move
+		Urgent: urgent,
 	})
 }
 

@@ -84,6 +84,7 @@ func TestHistoriesThatBeganAtOnceUnderOneIdAreKeptApart(t *testing.T) {
 		real := caches{}
 		at := map[int]string{}
 		var histories []*talk
+		var flight []*Charge
 		for h := range 3 {
 			histories = append(histories, begin(uint64(h), 30_000, seed*10+uint64(h), 8000))
 		}
@@ -92,8 +93,7 @@ func TestHistoriesThatBeganAtOnceUnderOneIdAreKeptApart(t *testing.T) {
 			w := ps.all[proxy]
 			w.now = ps.now
 			ch, d := w.start(seed+1, c, exclude...)
-			ch.FirstToken(ps.now)
-			ch.Release(ps.now, Outcome{PromptTokens: -1, CachedTokens: -1, Prefilled: true})
+			flight = append(flight, ch)
 			computed += c.bytes - real.serve(d.Engine, c)
 			if was := at[h]; was != "" {
 				if turns++; was != d.Engine && d.Reason != Moved {
@@ -108,6 +108,10 @@ func TestHistoriesThatBeganAtOnceUnderOneIdAreKeptApart(t *testing.T) {
 		}
 		for n := range uint64(20) {
 			ps.sleep(20 * time.Millisecond)
+			for _, ch := range flight {
+				ps.finish(ch)
+			}
+			flight = flight[:0]
 			h, more := random.IntN(3), 500+random.IntN(8000)
 			histories[h].say(n, more)
 			said += more
@@ -119,4 +123,28 @@ func TestHistoriesThatBeganAtOnceUnderOneIdAreKeptApart(t *testing.T) {
 	if strays*100 > turns || computed*100 > said*102 {
 		t.Errorf("%d of %d turns away from their history; %d KB computed, %d KB were new", strays, turns, computed>>10, said>>10)
 	}
+}
+
+// A session that moves is followed although the milestones of the move are lost: they are the first to be shed.
+func TestAMoveIsFollowedWithoutItsMilestones(t *testing.T) {
+	ps := newProxies(t, 3, 5*time.Millisecond, Options{}, fleet(8, 20_000_000))
+	ps.lost = func(b Binding) bool { return b.Tail }
+	c := begin(1, 30_000, 5, 8000)
+	at := ""
+	for n := range uint64(30) {
+		w := ps.all[n%3]
+		w.now = ps.now
+		var exclude []string
+		if n%5 == 4 {
+			exclude = []string{at} // it fails there
+		}
+		ch, d := w.start(7, c.say(n, 3000), exclude...)
+		if at != "" && exclude == nil && d.Engine != at {
+			t.Errorf("turn %d: %s (%s), it lives on %s", n, d.Engine, d.Reason, at)
+		}
+		at = d.Engine
+		ps.finish(ch)
+		ps.sleep(20 * time.Millisecond)
+	}
+	ps.check()
 }

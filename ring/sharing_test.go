@@ -17,7 +17,8 @@ type proxies struct {
 	seq   uint64
 	last  []map[Binding]uint64 // by receiver: the newest news of a key
 	cut   bool
-	heard func(Binding) // what is told
+	heard func(Binding)      // what is told
+	lost  func(Binding) bool // what does not arrive
 }
 
 type told2 struct {
@@ -84,6 +85,9 @@ func (ps *proxies) exchange() {
 			}
 			for _, b := range m.bindings {
 				key := Binding{Key: b.Key, Tail: b.Tail}
+				if ps.lost != nil && ps.lost(b) {
+					continue
+				}
 				if m.seq < ps.last[i][key] {
 					continue
 				}
