@@ -85,6 +85,23 @@ func (d *digests) due(now int64, most int) (list []Digest) {
 	return list
 }
 
+// recent are what a member has read itself within a time, at most so many, for each of many members in turn: they count as told.
+func (d *digests) recent(now int64, member uint32, within time.Duration, most int) (list []Digest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, k := range d.newest {
+		aged := k.aged(now)
+		switch {
+		case k.Reader != member:
+		case aged.Age > within:
+			k.left = 0
+		case len(list) < most:
+			list = append(list, aged)
+		}
+	}
+	return list
+}
+
 // all are those that say something still, for a member that joins.
 func (d *digests) all(now int64) (list []Digest) {
 	d.mu.Lock()
@@ -170,11 +187,6 @@ func (c *Cluster) sendDigests(now int64, all []*member) {
 		if c.budget.available(now) < len(all)*(maxPacket+packetCost) {
 			return
 		}
-		m := Message{Sender: c.node, Sequence: c.sequence.Add(1), Digests: c.digests.due(now, maxPacket/digestSize)}
-		b := m.Append(nil)
-		c.budget.owe(now, len(all)*(len(b)+packetCost))
-		for _, to := range all {
-			_ = c.list.SendBestEffort(&to.node, b)
-		}
+		c.tell(now, all, &Message{Sender: c.node, Digests: c.digests.due(now, maxPacket/digestSize)})
 	}
 }

@@ -55,7 +55,8 @@ func TestTheBudgetHoldsAmongThreeHundred(t *testing.T) {
 				m := Message{Entries: []Entry{{Key: other * 0x9e3779b97f4a7c15, Value: ring.EngineID("e7"), Version: 1, Node: 7, Kind: Session, Size: uint8(other % 60), Life: time.Hour}}}
 				(*delegate)(p.Cluster).NotifyMsg(m.Append(nil))
 			}
-			for range 4 { // as the library asks, for four members
+			p.Read("e5", Digest{Running: 1, Waiting: 2, Usage: 3, KVTokens: 1 << 30, Start: 1 << 30, Work: 1 << 40}) // far more often than in life
+			for range 4 {                                                                                            // as the library asks, for four members
 				for _, b := range (*delegate)(p.Cluster).GetBroadcasts(3, 1350) {
 					gossiped += len(b) + packetCost
 				}

@@ -42,6 +42,7 @@ type members struct {
 		sync.Mutex
 		at      int64
 		content string
+		next    int // of all, where not all are told at once
 	}
 }
 
@@ -76,6 +77,11 @@ func (m *members) add(n *memberlist.Node) *member {
 	defer m.mu.Unlock()
 	if old := m.byName[n.Name]; old != nil {
 		mem.joined, mem.leaving = old.joined, old.leaving
+		mem.rtt.Store(old.rtt.Load())
+		old.sights.Range(func(engine, state any) bool {
+			mem.sights.Store(engine, state)
+			return true
+		})
 	}
 	m.byName[n.Name], m.byID[mem.id] = mem, mem
 	delete(m.lost, mem.address())
@@ -161,7 +167,7 @@ func (m *members) toTry(now time.Time) string {
 	return ""
 }
 
-// see notes how a member sees engines. Exceptions are the engines that are not ready; all others it knows are.
+// see notes how a member sees engines: all of them, or the exceptions, which are those that are not ready; all others it knows are.
 func (mem *member) see(now int64, list []Sight, exceptions bool) {
 	mem.sighted.Store(now)
 	if exceptions {
@@ -170,7 +176,17 @@ func (mem *member) see(now int64, list []Sight, exceptions bool) {
 			return true
 		})
 	}
+	listed := make(map[uint32]bool, len(list))
 	for _, s := range list {
 		mem.sights.Store(s.Engine, s.State)
+		listed[s.Engine] = true
+	}
+	if !exceptions { // what it has no more goes
+		mem.sights.Range(func(engine, _ any) bool {
+			if !listed[engine.(uint32)] {
+				mem.sights.Delete(engine)
+			}
+			return true
+		})
 	}
 }

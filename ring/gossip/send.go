@@ -140,46 +140,6 @@ func (c *Cluster) refreshDrains(now int64) {
 	}
 }
 
-// sendLoads tells every member what is charged here and which engines are not ready.
-func (c *Cluster) sendLoads(now int64, last bool) {
-	all := c.members.all()
-	if len(all) == 0 {
-		return
-	}
-	m := Message{Sender: c.node, HasLoads: true}
-	if !last {
-		m.Loads = c.opt.Placer.Loads(nil)
-	}
-	for _, s := range c.states() {
-		if s.State != ring.Ready && s.State != ring.Busy {
-			m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
-		}
-	}
-	m.Loads = m.Loads[:min(len(m.Loads), maxPacket*3/4/loadSize)] // more would not fit; the rest counts as unknown
-	m.Sights = m.Sights[:min(len(m.Sights), maxPacket/4/5)]
-	content := string(m.Append(nil))
-	pause := c.interval(len(content))
-	untold := c.digests.untold()
-	r := &c.members.reported
-	r.Lock()
-	defer r.Unlock()
-	since := time.Duration(now - r.at)
-	if !last && (since < pause-report/2 || untold == 0 && content == r.content && since < max(heartbeat, pause)-report/2) {
-		return
-	}
-	r.at, r.content = now, content
-	m.Sequence, m.Interval = c.sequence.Add(1), max(heartbeat, pause)
-	m.Digests = c.digests.due(now, max(maxPacket-len(content)-20, 0)/digestSize)
-	if len(m.Digests) < untold {
-		defer c.sendDigests(now, all) // what is left of them, behind the loads
-	}
-	b := m.Append(nil)
-	c.budget.owe(now, len(all)*(len(b)+packetCost))
-	for _, to := range all {
-		_ = c.list.SendBestEffort(&to.node, b)
-	}
-}
-
 func (c *Cluster) states() []EngineState {
 	if c.opt.EngineStates == nil {
 		return nil
