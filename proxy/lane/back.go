@@ -122,6 +122,15 @@ func (c *Controller) crowd(r *request) {
 	}
 }
 
+// unheard learns, from a long request that is sent before such a first token came, that the abort took this long at least; what
+// comes next says nothing of it.
+func (c *Controller) unheard() {
+	if took := c.now - c.unseen; c.unseen > 0 && c.interactive() && float64(took) > c.engine.longest {
+		c.engine.learnAbort(took)
+	}
+	c.unseen = 0
+}
+
 // hearAbort learns from the first token of an interactive request how long an abort took that was ordered for it, where the
 // engine does not tell: all the time since the order but for its own work.
 func (c *Controller) hearAbort(x *request) {

@@ -30,7 +30,7 @@ func (c *Controller) send(i uint32, cut int) {
 	r.state, r.sent, r.began, r.seq = prefilling, c.now, c.now, c.seq
 	if r.class == Long {
 		r.trial = 0
-		c.unseen = 0 // what comes next says nothing of the abort before
+		c.unheard()
 		c.begin(r, cut)
 		c.flight = append(c.flight, i)
 		return
