@@ -52,8 +52,20 @@ func (p *Placer) meetByPrompt(t *Turn, fresh *resolved) uint32 {
 	if i != none {
 		s := p.sessions.all.at(i)
 		s.side, s.parent = fresh.owner != 0, fresh.owner
+		s.followed = metByBeginning
 	}
 	return i
+}
+
+// mayBeMet tells that a turn without an id, which goes on with none of the sessions known here, may be the next one of a session
+// that was met by its beginning: another turn, a fork's, then took its place. That is asked once for each such session.
+func (p *Placer) mayBeMet(t *Turn, key uint64) bool {
+	i := p.sessions.find(key)
+	if i == none || len(p.chain) <= max(t.Prompt.First, 1) || p.sessions.all.at(i).followed != metByBeginning {
+		return false
+	}
+	p.sessions.all.at(i).followed = 0
+	return true
 }
 
 // like is the session that a turn without an id may be a fork of, where only other proxies know its history: it began with the same
@@ -139,10 +151,11 @@ func (p *Placer) anotherHistory(t *Turn, i uint32, key uint64) bool {
 	return !here && (begins || elsewhere) // it begins, and the session did not begin like this, or it is warm where the session is not
 }
 
-// What session.followed says where there are other proxies, until the session's next turn here.
+// What session.followed says where there are other proxies. The first two hold until the session's next turn here.
 const (
-	createdHere = 1 // by its only turn here so far, when nobody had told of its key
-	contested   = 2 // and before that was answered others told that it lives elsewhere
+	createdHere    = 1 // by its only turn here so far, when nobody had told of its key
+	contested      = 2 // and before that was answered others told that it lives elsewhere
+	metByBeginning = 3 // by a turn without an id that began as it did: a fork's, perhaps
 )
 
 // takenOver tells that a session's key has been given to another history at another proxy, before either had heard of the other. One

@@ -158,7 +158,13 @@ func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 	if r.like != 0 && parent == nil {
 		parent = p.followLike(l, r.like)
 	}
+	if r.stays && parent == nil {
+		parent = p.parent(l, join(r.ringKey, r.owner), false)
+	}
 	c := p.placeAnywhere(l, r, parent)
+	if r.stays && c != nil {
+		c = p.stayWith(c, parent)
+	}
 	switch {
 	case c == nil:
 		return nil, Only
@@ -166,6 +172,16 @@ func (p *Placer) placeNew(l *look, r resolved) (*candidate, Reason) {
 		return c, Failover
 	}
 	return c, p.orOnly(l, p.why(l, c, r, parent))
+}
+
+// stayWith is the candidate on an engine, unless another one gains as much as would move a session from there.
+func (p *Placer) stayWith(c *candidate, e *engine) *candidate {
+	for i := range p.candidates {
+		if at := &p.candidates[i]; at.e == e && at.held > p.keptHead && at.cost-c.cost <= p.opt.Hysteresis.Seconds() {
+			return at
+		}
+	}
+	return c
 }
 
 // why names what brought a new session to its engine.

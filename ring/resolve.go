@@ -19,6 +19,7 @@ type resolved struct {
 	tailed  bool // to be found by its prompt
 
 	like     uint64 // key of a session that began alike and has had turns at other proxies: this may be a fork of it
+	stays    bool   // it may be that session itself, for which another turn was taken
 	anywhere bool   // there is nothing to hash: ringKey is arbitrary
 }
 
@@ -163,6 +164,7 @@ func (p *Placer) resolveByPrompt(t *Turn, owner uint64) resolved {
 			return resolved{session: i, ringKey: first, extends: true, tailed: true}
 		}
 		fresh.like = p.like(t, fresh.key)
+		fresh.stays = p.mayBeMet(t, fresh.key)
 	}
 	for p.taken(fresh.key) {
 		p.sequence++

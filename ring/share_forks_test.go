@@ -148,3 +148,34 @@ func TestAForkOfAKnownHistoryMissesNoNews(t *testing.T) {
 		}
 	}
 }
+
+// A fork without an id comes first at a proxy that knows its parent by hearsay alone, and is taken for the parent's next turn. When that comes,
+// it is no stranger who goes wherever the queue is shortest: it stays where it lives.
+func TestAParentWithoutAnIdStaysWhereItLivesAfterItsForkWasTakenForIt(t *testing.T) {
+	ps := newProxies(t, 2, 5*time.Millisecond, Options{}, fleet(8, 20_000_000))
+	a, b := ps.all[0], ps.all[1]
+	c := begin(1, 0, 5, 16_000)
+	a.now = ps.now
+	ch, lives := a.start(0, c)
+	ps.finish(ch)
+	ps.sleep(20 * time.Millisecond)
+	fork, again := c.fork().say(9, 700), c.fork()
+	b.now = ps.now
+	ch, d := b.start(0, fork)
+	ps.finish(ch)
+	if d.Engine != lives.Engine {
+		t.Fatalf("the fork is on %s, its parent on %s", d.Engine, lives.Engine)
+	}
+	b.SetRemote([]Load{{Engine: EngineID(lives.Engine), Waiting: 40_000, Queued: 4}}) // 5 s of prefill
+	b.now = ps.now
+	next, got := b.start(0, c.say(1, 600))
+	defer next.Release(ps.now, Outcome{})
+	if got.Engine != lives.Engine {
+		t.Errorf("the parent's next turn is on %s (%s), it lives on %s", got.Engine, got.Reason, lives.Engine)
+	}
+	other, second := b.start(0, again.say(77, 5000)) // one more fork weighs the queue as ever
+	defer other.Release(ps.now, Outcome{})
+	if second.Engine == lives.Engine {
+		t.Errorf("a second fork waits for 5 s as well: %+v", second)
+	}
+}
