@@ -82,7 +82,7 @@ func (c *Controller) putBack(i uint32) {
 	r.slicing.flying = false
 	r.order = r.orderNow(&c.engine)
 	at := len(c.back)
-	for at > 0 && c.all[c.back[at-1]].order > r.order {
+	for at > 0 && (r.passer || !c.all[c.back[at-1]].passer && c.all[c.back[at-1]].order > r.order) {
 		at--
 	}
 	c.back = append(c.back, none)
@@ -99,13 +99,21 @@ func (c *Controller) turn() uint32 {
 	return c.back[0]
 }
 
-// passes says whether a queued request goes before one that is between two slices: it has come early enough by the order of
-// the queue, and has so much less to do that it would be wrong to let it wait. As each has at most half of the work of the
-// one that it passes, there are never many between two slices.
+// passes says whether a queued request goes before one that is between two slices. It has so much less to do that it would be
+// wrong to let it wait, and it came early: a long one is passed by what comes within half of what it has left, and by no later
+// ones, so that they do not add up. But where the tenant of the long one has more waiting, the others take their turns as they
+// would in the queue. As each has at most half of the work of the one that it passes, there are never many between two slices.
 func (c *Controller) passes(i, back uint32) bool {
 	q, b := &c.all[i], &c.all[back]
-	return b.slicing.count > 0 && !b.immune && q.arrived < b.arrived+c.engine.left(b)/2 && 2*c.engine.left(q) <= c.engine.left(b) &&
-		len(c.back) < maxInFlight
+	left := c.engine.left(b)
+	if b.slicing.count == 0 || b.immune || 2*c.engine.left(q) > left || len(c.back) >= maxInFlight {
+		return false
+	}
+	if q.arrived < b.arrived+left/2 {
+		return true
+	}
+	more, _ := c.queue.of(b.tenant)
+	return more > 0 && q.tenant != b.tenant
 }
 
 // crowd notes that a long request has come that would wait behind one with far more to do.

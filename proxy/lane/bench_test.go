@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"strconv"
 	"testing"
 	"time"
 )
@@ -89,6 +90,49 @@ func BenchmarkPreemption(b *testing.B) {
 	}
 	if st, _ := c.Status(now, running); taken == 0 || st.State == "" {
 		b.Fatal("nothing was taken back")
+	}
+}
+
+// A slice ends, a short turn waits, and the next slice goes after its first token, with 1,000 held.
+func BenchmarkSlice(b *testing.B) {
+	for _, tenants := range []int{1, 1000} {
+		b.Run(strconv.Itoa(tenants)+" tenants", func(b *testing.B) {
+			c := full(1000, tenants)
+			c.SetFacts(cuts)
+			for i := range 100 {
+				c.Leave(int64(time.Hour), uint64(1<<20+i))
+			}
+			var actions []Action
+			now, slices := int64(time.Hour), 0
+			running := c.all[c.flight[0]].id
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				id := uint64(1<<30 + i)
+				now += int64(time.Second)
+				c.Arrive(now, Arrival{ID: id, Fresh: 100, Context: 100_000})
+				if r := &c.all[c.byID[running]]; r.slicing.flying {
+					slices++
+					c.Sliced(now+1000, running, Slice{Prompt: r.slicing.cut, Cached: r.slicing.prompt})
+				} else {
+					c.FirstToken(now+1000, running)
+					c.Leave(now+1000, running)
+					c.Arrive(now+1000, Arrival{ID: running + 1<<40, Tenant: running % 1000, Fresh: 400_000, Context: 400_000})
+				}
+				c.FirstToken(now+3000, id)
+				c.Leave(now+4000, id)
+				actions = c.Actions(actions[:0])
+				for _, a := range actions {
+					if a.Kind == Admit {
+						running = a.ID
+					}
+				}
+				c.Next()
+				c.RetryAfter(now)
+			}
+			if b.N > 1000 && slices < b.N/10 {
+				b.Fatalf("%d slices in %d rounds", slices, b.N)
+			}
+		})
 	}
 }
 

@@ -11,7 +11,7 @@ func (c *Controller) add(a Arrival, class Class, fresh int) uint32 {
 	}
 	c.seq++
 	c.all[i] = request{
-		id: a.ID, class: class, unstreamed: a.Unstreamed, arrived: c.now, total: fresh, fresh: fresh,
+		id: a.ID, tenant: a.Tenant, class: class, unstreamed: a.Unstreamed, arrived: c.now, total: fresh, fresh: fresh,
 		noPreempt: a.NoPreempt, noSlices: a.NoSlices, bytes: int64(max(a.Bytes, 0)),
 		context: max(a.Context, fresh), seq: c.seq, behind: [2]uint32{none, none}, prev: none, next: none, slot: none,
 	}

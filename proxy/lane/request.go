@@ -30,12 +30,13 @@ func (s state) String() string {
 
 // request is one request from Arrive to Leave.
 type request struct {
-	id         uint64
+	id, tenant uint64
 	state      state
 	class      Class
 	unstreamed bool
 	immune     bool
 	returned   bool // it was sent before and is back: in front of the queue
+	passer     bool // it went before one that was back, and does so again when it comes back itself
 	noPreempt  bool
 	noSlices   bool
 	alone      bool // interactive: nothing else was in its way when it was sent

@@ -94,6 +94,7 @@ func (c *Controller) admit() {
 		if r.returned {
 			c.back = append(c.back[:0], c.back[1:]...)
 		} else {
+			r.passer = len(c.back) > 0
 			c.held -= r.bytes
 			c.queue.take(i)
 		}

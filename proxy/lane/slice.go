@@ -70,12 +70,18 @@ func (c *Controller) sliceTime() int64 {
 	return min(max(frontParts*c.engine.frontTime(), c.gap*3/4, 2*t), 8*t)
 }
 
+// slices says whether a long request goes in slices at present.
+func (c *Controller) slices(r *request) bool {
+	if r.noSlices || r.slicing.never || !c.contended() {
+		return false
+	}
+	way, _ := c.way()
+	return way == BySlices
+}
+
 // cutFor is how many tokens of a prompt the next run of a long request is to compute; 0 = all, the request itself.
 func (c *Controller) cutFor(r *request) int {
-	if c.opt.Off || r.noSlices || r.slicing.never || !c.contended() {
-		return 0
-	}
-	if way, _ := c.way(); way != BySlices {
+	if !c.slices(r) {
 		return 0
 	}
 	e, s := &c.engine, &r.slicing
@@ -200,7 +206,7 @@ func (c *Controller) begin(r *request, cut int) {
 	s.flying, s.brief = cut > 0, cut > 0
 	if cut == 0 {
 		r.leg = e.left(r)
-		s.brief = s.count > 0 && r.leg <= lastSlice*c.sliceTime()/2
+		s.brief = r.leg <= lastSlice*c.sliceTime()/2 && (s.count > 0 || c.slices(r))
 	} else {
 		r.leg = e.fromStart(cut-(r.context-r.fresh), cut, e.startOf(r))
 		s.cut = cut

@@ -46,6 +46,8 @@ type View struct {
 	Way             Way     `json:"way"`               // how long prompts give way: "slices", "preempt", "hold", or "off"
 	Why             string  `json:"way_reason"`        // why it is this one
 	Distrusted      float64 `json:"slices_distrusted"` // seconds for which no slices are sent, as the engine did not keep some
+	SliceSeconds    float64 `json:"slice_seconds"`     // that a slice is meant to take at present, its fixed part aside
+	FrontSeconds    float64 `json:"front_seconds"`     // of that fixed part: the engine's front end, learned from short turns
 	CreditSeconds   float64 `json:"credit_seconds"`    // that the long lane may still be kept waiting
 	Blocked         bool    `json:"blocked"`           // the next long request waits for interactive ones only
 
@@ -68,6 +70,7 @@ func (c *Controller) View() View {
 		Off: c.opt.Off, Border: c.Border(), TargetSeconds: c.opt.Target.Seconds(), PrefillRate: c.engine.rate(),
 		StepSeconds: seconds(c.engine.step()), AbortSeconds: seconds(c.engine.abortTime()), AbortsSeen: c.engine.observed,
 		Kept: c.engine.facts.Kept, ShortBehindLong: seconds(c.engine.besideTime()), CanPreempt: c.engine.canPreempt(),
+		SliceSeconds: seconds(c.sliceTime()), FrontSeconds: seconds(c.engine.frontTime()),
 		Distrusted:    seconds(max(c.engine.distrusted-c.now, 0)),
 		CreditSeconds: seconds(c.credit), Blocked: c.blocked != none,
 		Waiting: c.waiting[streams].n + c.waiting[wholes].n, Held: c.queue.len(), Tenants: len(c.queue.heap), Back: len(c.back),

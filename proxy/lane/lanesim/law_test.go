@@ -221,37 +221,3 @@ func TestChunksOfTheEngineAreNoticed(t *testing.T) {
 		t.Errorf("%d preemptions, beside %.3f s, worst short %v", v.Totals.Preempted, v.ShortBehindLong, worst)
 	}
 }
-
-// A tenant with huge prompts only, and one with moderate ones: the other's wait as if it were nearly alone.
-func TestAHugeTenantSlowsItself(t *testing.T) {
-	make := func(huge bool) (reqs []Request) {
-		if huge {
-			for i := range 20 {
-				reqs = append(reqs, Request{At: time.Duration(i) * 100 * time.Millisecond, Tenant: 1, Prompt: prompt(100_000, uint64(i+1)), Fresh: 100_000, Output: 5})
-			}
-		}
-		for i := range 20 {
-			reqs = append(reqs, Request{At: time.Second + time.Duration(i)*5*time.Second, Tenant: 2, Prompt: prompt(8000, uint64(i+100)), Fresh: 8000, Output: 5})
-		}
-		slices.SortStableFunc(reqs, func(x, y Request) int { return int(x.At - y.At) })
-		return reqs
-	}
-	worst := func(opt lane.Options) (w time.Duration) {
-		reqs := make(true)
-		run, err := Play(Options{Engine: small(sim.VLLM), Lanes: opt, Facts: lane.Facts{PrefillRate: smallRate}}, reqs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, r := range run.Results {
-			if reqs[i].Tenant == 2 {
-				w = max(w, r.FirstToken-reqs[i].At)
-			}
-		}
-		return w
-	}
-	on, off := worst(lane.Options{}), worst(lane.Options{Off: true})
-	t.Logf("worst wait of the other tenant: %v, without lanes %v", on, off)
-	if on > 13*time.Second { // the huge one in flight, its own, and nothing else
-		t.Errorf("the other tenant waited %v", on)
-	}
-}
