@@ -97,7 +97,13 @@ func TestMovesAreFollowedByAll(t *testing.T) {
 	})
 	c.raced("raced, with ids", 0)
 	d.raced("raced, without", 0)
-	both("afterwards", 1)
+	// Two proxies may have moved a session to two places at once: all agree on one of them, which need not be where its last turn was.
+	for what, crowd := range map[string]*crowd{"with ids": c, "without": d} {
+		crowd.f.settle()
+		crowd.round()
+		crowd.tell("the first turns afterwards, " + what)
+	}
+	both("afterwards", 2)
 }
 
 // overload gives an engine long prompts until it has more than enough: all others are drained while they come. What it answers ends them.
