@@ -130,7 +130,7 @@ func parse(fs *flag.FlagSet, args []string, stderr io.Writer) (status int, done 
 }
 
 func serve(args []string, stdout, stderr io.Writer) int {
-	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, new\nrequests get 503, running answers end within drain.limit. A second signal ends at once.\nSIGHUP reads the file again and applies what can change while it runs.", stdout, stderr)
+	fs := newFlags("serve", "Runs the proxy until SIGTERM or SIGINT, then drains: readiness turns false, what\ncomes within drain.delay is served, later requests get 503, running answers end within\ndrain.limit. A second signal ends at once.\nSIGHUP reads the file again and applies what can change while it runs.", stdout, stderr)
 	file := fs.String("config", "warmring.toml", "configuration `file`")
 	if status, done := parse(fs, args, stderr); done {
 		return status

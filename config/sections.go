@@ -38,10 +38,10 @@ func defaultServer() Server {
 
 // Drain is the way out after SIGTERM.
 type Drain struct {
-	// Delay is how long the listener stays open while readiness already says no, so that balancers notice. Default 5s. Too small: connection errors at each rollout.
+	// Delay is how long new requests are still served while readiness already says no, so that balancers notice. Default 5s. Too small: 503s at each rollout.
 	Delay Duration `toml:"delay"`
 
-	// Limit is how long running answers may go on after that; then they are cut. Default 30s. Too small cuts long answers; longer than the supervisor's own limit is of no use.
+	// Limit is how long running answers may go on after that, while new requests get 503; then they are cut. Default 30s. Too small cuts long answers; longer than the supervisor's own limit is of no use.
 	Limit Duration `toml:"limit"`
 }
 

@@ -18,8 +18,8 @@ func (p *proxyUnderTest) operator(method, path string) answer {
 	return p.do(req)
 }
 
-// C212: readiness turns false at once, the listener stays open and answers 503,
-// running streams end whole, then the proxy does.
+// C212: readiness turns false at once, the listener stays open and answers 503
+// once the delay is over, running streams end whole, then the proxy does.
 func TestDraining(t *testing.T) {
 	next := make(chan struct{})
 	e := newFakeEngine(t, "a", func(w http.ResponseWriter, r *http.Request) {
@@ -53,6 +53,7 @@ func TestDraining(t *testing.T) {
 	if got := p.operator("GET", "/healthz"); got.status != 200 {
 		t.Errorf("it is still alive: %d", got.status)
 	}
+	eventually(t, "the delay to pass", p.refusing.Load)
 	for _, f := range families {
 		got := p.post(f.path, f.body)
 		if got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "shutting down") || (f.name == "messages") != strings.Contains(got.body, `{"type":"error"`) {

@@ -20,7 +20,7 @@ func (r *request) receive() bool {
 	s, ctx := r.s, r.ctx
 	h := &ctx.Request.Header
 	switch {
-	case s.draining.Load():
+	case s.refusing.Load():
 		ctx.SetConnectionClose()
 		r.refuse(fasthttp.StatusServiceUnavailable, "shutting_down", "warmring is shutting down")
 		return false
@@ -38,6 +38,9 @@ func (r *request) receive() bool {
 		ctx.SetConnectionClose()
 		r.refuse(fasthttp.StatusBadRequest, "invalid_http", fault)
 		return false
+	}
+	if s.draining.Load() {
+		ctx.SetConnectionClose() // the next request over it should reach another proxy
 	}
 	path, _ := splitURI(h.RequestURI())
 	if reason, refused := r.settings.gate.Refused(path); refused {

@@ -75,7 +75,8 @@ type Server struct {
 
 	unparsedTold atomic.Int64 // when the log was last told of an unreadable prompt
 	settled      atomic.Bool  // every engine was asked once
-	draining     atomic.Bool
+	draining     atomic.Bool // readiness says no: balancers are to send nothing more
+	refusing     atomic.Bool // new requests are refused
 	stopped      atomic.Bool
 	stopping     chan struct{} // closed when running requests are cut
 	background   sync.WaitGroup
@@ -186,8 +187,8 @@ func placerState(st engines.State) ring.State {
 }
 
 // Serve answers clients on ln, and operators on admin unless that is nil, until
-// ctx ends; then it drains: readiness turns false, new requests get 503, running
-// ones may end within drain.limit, and what is left is cut with the family's
+// ctx ends; then it drains: readiness turns false, what comes within drain.delay is
+// still served, then new requests get 503, running ones may end within drain.limit, and what is left is cut with the family's
 // error event. It returns when everything it started has ended. Serve may be
 // called once.
 func (s *Server) Serve(ctx context.Context, ln, admin net.Listener) error {
@@ -284,7 +285,8 @@ func (s *Server) settle(ctx context.Context) {
 }
 
 // drain lets running requests end. The listener stays open all the while, so
-// that balancers can see that this proxy is leaving.
+// that balancers can see that this proxy is leaving; what they send until they
+// have seen it is served (C212).
 func (s *Server) drain() {
 	s.draining.Store(true)
 	d := s.settings.Load().Drain
@@ -294,6 +296,7 @@ func (s *Server) drain() {
 	limit := time.NewTimer(d.Delay.Std() + d.Limit.Std())
 	defer limit.Stop()
 	<-delay.C
+	s.refusing.Store(true)
 	select {
 	case <-s.live.empty():
 	case <-limit.C:
@@ -305,6 +308,7 @@ func (s *Server) drain() {
 func (s *Server) cut() {
 	if s.stopped.CompareAndSwap(false, true) {
 		s.draining.Store(true)
+		s.refusing.Store(true)
 		close(s.stopping)
 		s.live.cancelAll()
 	}
