@@ -32,7 +32,9 @@ func TestADrainOutlivesTheProxyThatTookTheCall(t *testing.T) {
 		}
 		return startProxyTOML(t, toml)
 	}
-	state := func(p *proxyUnderTest, engine string) string { return placerState(p.fleet.ByName(engine).State()).String() }
+	state := func(p *proxyUnderTest, engine string) string {
+		return placerState(p.fleet.ByName(engine).State()).String()
+	}
 	ready := func(p *proxyUnderTest, others int) {
 		eventually(t, "readiness", func() bool {
 			resp, err := http.Get(p.adminURL + "/readyz")

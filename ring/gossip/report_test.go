@@ -31,7 +31,7 @@ func TestManyMembersAreToldInTurn(t *testing.T) {
 				if err != nil {
 					return
 				}
-				body := b[2+len("warmring"):size]
+				body := b[2+len("warmring") : size]
 				var m Message
 				if len(body) > 6 && body[0] == typeCRC {
 					body = body[5:]
