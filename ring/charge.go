@@ -157,6 +157,9 @@ func (c *Charge) toRunning() {
 	c.e.waiting -= int64(c.fresh)
 	c.e.queued--
 	c.e.running++
+	if c.p.share != nil {
+		c.p.tellLoad(c)
+	}
 }
 
 // Release gives back what is still charged and learns from the outcome. It returns false if the charge was released before.

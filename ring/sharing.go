@@ -42,7 +42,7 @@ func EngineID(name string) uint32 {
 const (
 	maxUntold  = 4096             // bindings and engines that wait to be collected; beyond them news is dropped and counted
 	tailLife   = 10 * time.Minute // tails change with every turn: old ones must go soon
-	loudTokens = 2048             // a charge of so many fresh tokens is told at once, smaller ones with the next regular report
+	loudTokens = 2048             // a charge of so many fresh tokens is told at once, and its end, smaller ones with the next regular report
 	growth     = 3                // quarters of a doubling: a session's context is told again when it has grown by so much
 )
 
@@ -136,13 +136,19 @@ func (e *engine) load() Load {
 
 // tell notes what others should hear of a turn that was just charged.
 func (p *Placer) tell(l *look, d *Decision, ch *Charge, r resolved) {
-	if ch.fresh >= loudTokens && !ch.e.loud && len(p.share.loud) < maxUntold {
+	p.tellLoad(ch)
+	if ch.session != none {
+		p.tellSession(l, d, ch, r)
+	}
+}
+
+// tellLoad tells at once that a long prefill has begun, or that it is done: a load that others believe in for longer than it lasts
+// keeps forks from their parent's engine, and each that goes elsewhere is the next such load.
+func (p *Placer) tellLoad(ch *Charge) {
+	if ch.fresh >= loudTokens && !ch.e.loud && p.engines[ch.e.slot] == ch.e && len(p.share.loud) < maxUntold {
 		ch.e.loud = true
 		p.share.loud = append(p.share.loud, ch.e.slot)
 		p.share.rouse()
-	}
-	if ch.session != none {
-		p.tellSession(l, d, ch, r)
 	}
 }
 

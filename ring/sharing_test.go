@@ -410,3 +410,34 @@ func TestEveryKindOfNewsWakesTheCollector(t *testing.T) {
 		collect("a new session after the compaction")
 	}
 }
+
+// A long prefill is told at once when it begins and when it is done: others would go on believing in it until the next report.
+func TestTheEndOfALongPrefillIsToldAtOnce(t *testing.T) {
+	w := newWorld(t, Options{}, fleet(3, 0))
+	woken := 0
+	w.Share(1, func() { woken++ })
+	loads := func() []Load {
+		_, loads := w.Collect(nil, nil)
+		return loads
+	}
+	ch, d := w.start(7, begin(1, 30_000, 5, 9000))
+	if l := loads(); len(l) != 1 || l[0].Engine != EngineID(d.Engine) || l[0].Waiting == 0 {
+		t.Fatalf("the beginning: %+v", l)
+	}
+	woken = 0
+	w.sleep(time.Second)
+	ch.FirstToken(w.now)
+	if l := loads(); woken != 1 || len(l) != 1 || l[0].Waiting != 0 || l[0].Running != 1 {
+		t.Errorf("the first token: woken %d times for %+v", woken, l)
+	}
+	ch.Release(w.now, Outcome{PromptTokens: -1, CachedTokens: -1, Prefilled: true})
+	if l := loads(); len(l) != 0 {
+		t.Errorf("a decode slot is told with the next report, not at once: %+v", l)
+	}
+	ch, _ = w.start(8, begin(2, 30_000, 6, 9000))
+	loads()
+	ch.Release(w.now, Outcome{Failed: true})
+	if l := loads(); len(l) != 1 || l[0].Waiting != 0 {
+		t.Errorf("a prefill that failed: %+v", l)
+	}
+}
