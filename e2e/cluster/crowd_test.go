@@ -232,18 +232,6 @@ func (c *crowd) heard(what string, rounds int) {
 	}
 }
 
-// mayMove tells that there are engines that sessions have reason to leave.
-func (f *fleet) mayMove() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, yes := range f.left {
-		if yes {
-			return true
-		}
-	}
-	return false
-}
-
 // forked1 is a crowd of forks, one of each session.
 func (c *crowd) forked1(k kin) *crowd {
 	forks := &crowd{f: c.f, named: c.named, among: c.among}

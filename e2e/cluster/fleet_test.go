@@ -158,8 +158,25 @@ func (f *fleet) start(i int) {
 		f.t.Error(err)
 		return
 	}
-	f.t.Cleanup(w.Stop)
+	f.t.Cleanup(func() {
+		w.Stop()
+		f.wellBehaved(w)
+	})
 	f.up(i, w)
+}
+
+// wellBehaved looks for what a proxy says only when something is wrong with its code.
+func (f *fleet) wellBehaved(w *e2e.Warmring) {
+	text, err := os.ReadFile(w.Log)
+	if err != nil {
+		f.t.Error(err)
+	}
+	for _, bad := range []string{"DATA RACE", "panic", "fatal error"} {
+		if at := strings.Index(string(text), bad); at >= 0 {
+			f.t.Errorf("%s says:\n%.4000s", w.Name, text[at:])
+			return
+		}
+	}
 }
 
 // wrapped is the program with something in its environment.
@@ -209,38 +226,6 @@ func (f *fleet) running() (list []*e2e.Warmring) {
 		}
 	}
 	return list
-}
-
-// steer drains an engine through a proxy, or ends that.
-func (f *fleet) steer(i int, engine string, drain bool) {
-	f.t.Helper()
-	f.mu.Lock()
-	w, action := f.proxies[i], "undrain"
-	if drain {
-		f.left[engine], action = true, "drain"
-	}
-	f.mu.Unlock()
-	answer, err := http.Post(w.Admin+"/api/engines/"+engine+"/"+action, "", nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		f.t.Fatalf("%s of %s: %s", action, engine, answer.Status)
-	}
-}
-
-// leave says that sessions have reason to leave an engine from now on, or no longer.
-func (f *fleet) leave(engine string, yes bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.left[engine] = yes
-}
-
-func (f *fleet) mayLeave(engine string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.left[engine]
 }
 
 // metrics of all running proxies, by name.
