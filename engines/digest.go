@@ -35,7 +35,7 @@ func (e *Engine) turn() int {
 	return min(max(e.fleet.options().Turn(e.Name), 0), mostTurns)
 }
 
-// due tells whether something that was last known at a time should be read again: every so often where it is this proxy's to read, and
+// dueAgain tells whether something that was last known at a time should be read again: every so often where it is this proxy's to read, and
 // a reading later for each proxy that comes before it and has been silent.
 func (p *prober) dueAgain(now, last time.Time) bool {
 	every := factsEvery * p.e.fleet.options().ProbeInterval

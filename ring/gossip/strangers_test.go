@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,5 +169,29 @@ func TestMembersPassTheGuard(t *testing.T) {
 				t.Errorf("%d members count as strangers", n)
 			}
 		}
+	}
+}
+
+func TestStrangersAreRefusedAndCounted(t *testing.T) {
+	t.Parallel()
+	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")
+	names := engineNames(2)
+	ours := startMember(t, names, nil, func(o *Options) { o.Keys = [][]byte{key} })
+	quick := func(o *Options) { o.ReadyLimit = 300 * time.Millisecond }
+	for what, change := range map[string]func(*Options){
+		"another key":     func(o *Options) { quick(o); o.Keys = [][]byte{other} },
+		"no key":          func(o *Options) { quick(o) },
+		"another cluster": func(o *Options) { quick(o); o.Keys = [][]byte{key}; o.Cluster = "theirs" },
+	} {
+		before := ours.View().Strangers
+		p := startMember(t, names, []string{ours.Address()}, change)
+		<-p.Ready()
+		if p.members.count() != 0 || ours.members.count() != 0 {
+			t.Errorf("%s: it was let in", what)
+		}
+		eventually(t, what+" to be counted", func() bool { return ours.View().Strangers > before })
+	}
+	if !strings.Contains(ours.log.String(), "gossip") {
+		t.Error("nothing in the log")
 	}
 }
