@@ -107,7 +107,7 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, 10*time.Second, "readiness to turn false", func() bool { return status(w.Admin+"/readyz") == http.StatusServiceUnavailable })
-	if got := status(w.Admin+"/healthz"); got != http.StatusOK {
+	if got := status(w.Admin + "/healthz"); got != http.StatusOK {
 		t.Errorf("liveness says %d", got)
 	}
 	go func() { answers <- turnOf(t.Context(), w, "sent by a balancer that has not looked yet") }()

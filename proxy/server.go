@@ -75,8 +75,8 @@ type Server struct {
 
 	unparsedTold atomic.Int64 // when the log was last told of an unreadable prompt
 	settled      atomic.Bool  // every engine was asked once
-	draining     atomic.Bool // readiness says no: balancers are to send nothing more
-	refusing     atomic.Bool // new requests are refused
+	draining     atomic.Bool  // readiness says no: balancers are to send nothing more
+	refusing     atomic.Bool  // new requests are refused
 	stopped      atomic.Bool
 	stopping     chan struct{} // closed when running requests are cut
 	background   sync.WaitGroup
