@@ -129,11 +129,11 @@ func (p *Placer) tellMilestones(l *look, ch *Charge, s *session, moved, renew bo
 		if l.had == 0 && point.Bytes <= known && !again {
 			return // somebody else's
 		}
-		p.tellMilestone(point, ch, id, moved, moved || l.isNew) // a fork may come at once, and old ones speak against a move
+		p.tellMilestone(point, ch, id, moved)
 	}
 }
 
-func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved, urgent bool) {
+func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved bool) {
 	key := milestoneKey(point.Fingerprint)
 	if i := p.share.away.find(key, true); i != none {
 		if s := p.share.away.all.at(i); s.until > p.now && (!moved || s.engine == ch.e.ref()) {
@@ -142,7 +142,7 @@ func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved,
 	}
 	p.tellBinding(Binding{
 		Key: key, Engine: id, Tokens: max(1, ch.m.tokens(int(point.Bytes))>>milestoneShift), Life: p.opt.SessionIdle, Tail: true,
-		Urgent: urgent,
+		Urgent: moved, // the old one speaks against the move; a fork of a new session gives gossip the time that its parent takes
 	})
 }
 
