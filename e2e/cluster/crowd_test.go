@@ -19,6 +19,7 @@ type crowd struct {
 	named    bool
 	among    []int // proxies that they use; empty = all
 	forks    kin   // what sessions that race fork off now and then
+	together int   // how many take a turn at a time in a round; 0 = all
 	sessions []*session
 
 	turns, strays, moves, errors atomic.Int64
@@ -134,11 +135,17 @@ func warm(header string) bool {
 
 // once lets each session take a turn.
 func (c *crowd) once() {
-	var group sync.WaitGroup
-	for _, s := range c.sessions {
-		group.Go(func() { c.turn(s) })
+	together := c.together
+	if together == 0 {
+		together = len(c.sessions)
 	}
-	group.Wait()
+	for some := range slices.Chunk(c.sessions, max(together, 1)) {
+		var group sync.WaitGroup
+		for _, s := range some {
+			group.Go(func() { c.turn(s) })
+		}
+		group.Wait()
+	}
 }
 
 // round is once, and waits until all proxies have heard of all of them.
