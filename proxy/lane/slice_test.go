@@ -109,6 +109,26 @@ func TestAMediumPromptBetweenTwoSlices(t *testing.T) {
 	}
 }
 
+// A prompt that went between two slices of one that is about to be done goes on before it, in slices itself. It came late, and
+// only as the other's tenant has more waiting.
+func TestOneThatPassedAnotherGoesOnBeforeIt(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.short(0, 100)
+	s.first(10, 100)
+	s.arrive(20, Arrival{ID: 1, Tenant: 1, Fresh: 100_000})
+	s.arrive(30, Arrival{ID: 2, Tenant: 1, Fresh: 100_000})
+	at := int64(520)
+	for ; at < 7000; at += 500 {
+		s.sliced(at, 1, s.c.all[s.c.byID[1]].slicing.prompt)
+	}
+	s.said = nil
+	s.arrive(at-200, Arrival{ID: 3, Tenant: 2, Fresh: 12_000})
+	s.sliced(at, 1, s.c.all[s.c.byID[1]].slicing.prompt)
+	s.sliced(at+500, 3, 0)
+	s.first(at+1000, 3)
+	s.expect("6820: 3 held", "7020: admit 3 to 7705 (quiet)", "7520: admit 3 (quiet)", "8020: admit 1 to 82744 (quiet)")
+}
+
 // The engine finds nothing again of what slices computed: the request goes whole, and after three such no slices are sent.
 func TestAnEngineThatForgetsSlices(t *testing.T) {
 	for _, told := range []bool{true, false} {
