@@ -35,14 +35,15 @@ type lanePart struct {
 	reason   lane.Reason // why
 	admitted bool        // after it was held
 
-	sentAt    time.Time
-	heldFor   time.Duration // in lanes, of all engines
-	preempted int
-	slices    int // that ended
-	had       int // tokens of the prompt that the engine has from before or by slices, as it counts them where it does
-	sure      int // the same in our own estimate
-	done      int // computed since by runs that were taken back, estimated
-	status    lane.Status
+	sentAt     time.Time
+	heldFor    time.Duration // in lanes, of all engines
+	preempted  int
+	slices     int // that ended
+	sliceBytes int // sent in slices
+	had        int // tokens of the prompt that the engine has from before or by slices, as it counts them where it does
+	sure       int // the same in our own estimate
+	done       int // computed since by runs that were taken back, estimated
+	status     lane.Status
 }
 
 const (

@@ -20,6 +20,13 @@ import (
 // for both, and a slice that is refused as a request (4xx) or answered with
 // something else ends slicing, not the request.
 
+// What is sent in slices of one request, which each carry the prefix again, is bounded in bytes: by the greater of these,
+// then it goes whole. An engine whose front end is slow with large bodies would otherwise be sent ever smaller steps.
+const (
+	maxSentInSlices = 64 << 20
+	maxSentTimes    = 16 // its body
+)
+
 // maxSliceAnswer bounds the answer to a slice: a Responses answer repeats
 // instructions and tools.
 const maxSliceAnswer = 4 << 20
@@ -46,9 +53,10 @@ func (r *request) prepareSlice() bool {
 	var ok bool
 	sc.slice, ok = prompt.AppendSlice(sc.slice[:0], body, r.route.Family, share)
 	open := bytes.IndexByte(sc.slice, '{') + 1
-	if !ok || open == 0 {
+	if !ok || open == 0 || r.lane.sliceBytes+len(sc.slice) > max(maxSentInSlices, maxSentTimes*len(r.body)) {
 		return false
 	}
+	r.lane.sliceBytes += len(sc.slice)
 	sc.pieces = append(sc.pieces[:0], sc.slice)
 	length := len(sc.slice)
 	if r.nameRequest() {
@@ -92,6 +100,9 @@ func (r *request) readSlice() (again bool) {
 		u, _ := wire.ReadAnswer(r.route.Family, answer)
 		s.Prompt, s.Cached = u.Prompt, u.Cached
 	}
+	if s.Failed {
+		r.up.metrics.slicesFailed.Inc()
+	}
 	if r.lane.flight.Load() == taken && r.up.DetectedKind() == engines.SGLang && r.lane.ordered.Load() && !s.Failed && (s.Prompt < 0 || r.endedBy(answer) == wire.EndedAborted) {
 		return r.tookBack()
 	}
@@ -107,7 +118,6 @@ func (r *request) sliceOver(s lane.Slice) (again bool) {
 	r.x.Close()
 	p.back, p.result = bySlice, s
 	if s.Failed {
-		r.up.metrics.slicesFailed.Inc()
 		return true
 	}
 	r.up.metrics.slices.Inc()

@@ -84,7 +84,7 @@ func (e *sliceEngine) answerTo(w http.ResponseWriter, r *http.Request) {
 func (e *sliceEngine) slice(w http.ResponseWriter, r *http.Request, body string, text int) {
 	run := sliceRun{body: body, gone: r.Context().Done(), done: make(chan struct{})}
 	e.mu.Lock()
-	refuses, held, after := e.refuses, e.held, e.after
+	held, after := e.held, e.after
 	e.mu.Unlock()
 	e.came <- run
 	if held {
@@ -96,6 +96,9 @@ func (e *sliceEngine) slice(w http.ResponseWriter, r *http.Request, body string,
 	} else if after > 0 {
 		time.Sleep(after)
 	}
+	e.mu.Lock()
+	refuses := e.refuses
+	e.mu.Unlock()
 	cached := e.note(&e.slices, "slice", body, text)
 	w.Header().Set("Content-Type", "application/json")
 	if refuses != 0 {

@@ -24,9 +24,13 @@ func (r *request) arrival() lane.Arrival {
 	return lane.Arrival{
 		ID: r.lane.id, Tenant: r.tenant, Fresh: max(d.Prompt-d.Warm, 0), Context: d.Prompt, Unstreamed: !r.stream, Bytes: len(r.body),
 		NoPreempt: r.up.DetectedKind() == engines.SGLang && !r.canBeNamed(),
-		NoSlices:  p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues,
+		NoSlices:  p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
 	}
 }
+
+// maxSliced bounds the bodies that are sent in slices, each of which carries the whole prefix again. A million tokens of
+// text have less; what is larger is mostly images, which cannot be cut.
+const maxSliced = 8 << 20
 
 // canBeNamed tells whether the body has a place for a name by which SGLang stops a request at once. A name of the client's
 // own may be the beginning of another's, which would be stopped as well.

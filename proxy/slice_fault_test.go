@@ -1,0 +1,314 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warmring/warmring/engines/sim"
+)
+
+// twoSliceEngines are two engines before which sessions are warm, so that each one has short turns of its own and slices.
+func twoSliceEngines(t *testing.T, settings string) (*proxyUnderTest, map[string]*sliceEngine) {
+	t.Helper()
+	both := map[string]*sliceEngine{"a": newSliceEngine(t, "a"), "b": newSliceEngine(t, "b")}
+	p := startProxy(t, sliceSettings+"\n"+settings, both["a"].fakeEngine, both["b"].fakeEngine)
+	seen := map[string]bool{}
+	for i := 0; len(seen) < 2; i++ {
+		got := wait(t, "a short turn", later(p, context.Background(), chatStream(fmt.Sprint("hi", i)), "X-Session-Id", fmt.Sprint("short", i), "X-Quick", "1"))
+		expectWhole(t, "a short turn", got)
+		seen[got.header.Get("X-Warmring-Engine")] = true
+	}
+	return p, both
+}
+
+// firstSlice waits for a slice at one of two engines.
+func firstSlice(t *testing.T, both map[string]*sliceEngine) (at, other *sliceEngine, run sliceRun) {
+	t.Helper()
+	select {
+	case run = <-both["a"].came:
+		return both["a"], both["b"], run
+	case run = <-both["b"].came:
+		return both["b"], both["a"], run
+	case <-time.After(20 * time.Second):
+		t.Fatal("no slice came")
+	}
+	return nil, nil, run
+}
+
+// C142: the engine dies during a slice. Another one answers, and has the body whole and once.
+func TestAnEngineDiesDuringASlice(t *testing.T) {
+	p, both := twoSliceEngines(t, "")
+	for _, e := range both {
+		e.set(func() { e.held = true })
+	}
+	body := chatStream(words("long", 20_000))
+	long := later(p, context.Background(), body, "X-Session-Id", "long")
+	died, other, _ := firstSlice(t, both)
+	other.set(func() { other.held = false })
+	died.Listener.Close()
+	died.CloseClientConnections()
+	got := wait(t, "the long answer", long)
+	expectWhole(t, "the client", got)
+	noSecret(t, got)
+	if _, wholes, _ := died.saw(); len(wholes) != 0 || got.header.Get("X-Warmring-Engine") != other.name {
+		t.Errorf("%d whole prompts at the dead engine, the answer is from %s", len(wholes), got.header.Get("X-Warmring-Engine"))
+	}
+	other.expectOnce(t, body, 0)
+	if n := p.metric(fmt.Sprintf(`warmring_slice_failures_total{engine=%q}`, died.name)); n != "1" {
+		t.Errorf("%s failures counted", n)
+	}
+}
+
+// The engine dies between two slices.
+func TestAnEngineDiesBetweenTwoSlices(t *testing.T) {
+	p, both := twoSliceEngines(t, "")
+	for _, e := range both {
+		e.set(func() { e.held = true })
+	}
+	body := chatStream(words("long", 20_000))
+	long := later(p, context.Background(), body, "X-Session-Id", "long")
+	died, other, run := firstSlice(t, both)
+	other.set(func() { other.held = false })
+	time.Sleep(150 * time.Millisecond) // it runs, which earns the right to wait
+	var shorts []<-chan reply
+	for i := 0; p.upstreams()[died.name].lanes.view().Waiting == 0; i++ {
+		shorts = append(shorts, later(p, context.Background(), chatStream(fmt.Sprint("turn", i)), "X-Session-Id", fmt.Sprint("short", i)))
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(run.done)
+	eventually(t, "the long one to be in the proxy", func() bool { return p.upstreams()[died.name].lanes.view().Back == 1 })
+	died.Listener.Close()
+	died.CloseClientConnections()
+	close(other.short)
+	got := wait(t, "the long answer", long)
+	expectWhole(t, "the client", got)
+	if got.header.Get("X-Warmring-Engine") != other.name || got.header.Get("X-Warmring-Slices") == "" {
+		t.Errorf("answered with %v", got.header)
+	}
+	other.expectOnce(t, body, 0)
+	for _, short := range shorts {
+		expectWhole(t, "a short turn", wait(t, "a short turn", short))
+	}
+}
+
+// An overloaded engine says so to a slice as it would to the request: another one is asked. Where there is no other, the
+// client has the engine's own word, as ever.
+func TestABusyEngineRefusesASlice(t *testing.T) {
+	for _, status := range []int{429, 503, 500} {
+		p, both := twoSliceEngines(t, "")
+		for _, e := range both {
+			e.set(func() { e.held = true })
+		}
+		body := chatStream(words("long", 20_000))
+		long := later(p, context.Background(), body, "X-Session-Id", "long")
+		busy, other, run := firstSlice(t, both)
+		busy.set(func() { busy.refuses = status })
+		other.set(func() { other.held = false })
+		close(run.done)
+		got := wait(t, "the long answer", long)
+		expectWhole(t, fmt.Sprint("after ", status, " the client"), got)
+		other.expectOnce(t, body, 0)
+		noSecret(t, got)
+		p.settled()
+	}
+	e := newSliceEngine(t, "a")
+	e.refuses = 503
+	p := startProxy(t, sliceSettings, e.fakeEngine)
+	contended(t, p)
+	got := p.post("/v1/chat/completions", chatStream(words("long", 20_000)), "X-Session-Id", "long")
+	if slices, wholes, _ := e.saw(); got.status != 503 || len(slices) != 1 || len(wholes) != 0 {
+		t.Errorf("%d %s after %d slices and %d whole prompts", got.status, got.body, len(slices), len(wholes))
+	}
+}
+
+// A client leaves during a slice: the engine is told at once, and nothing is held or charged any more.
+func TestAClientLeavesDuringASlice(t *testing.T) {
+	e := newSliceEngine(t, "a")
+	p := startProxy(t, sliceSettings, e.fakeEngine)
+	contended(t, p)
+	e.set(func() { e.held = true })
+	ctx, leave := context.WithCancel(context.Background())
+	long := later(p, ctx, chatStream(words("long", 20_000)), "X-Session-Id", "long")
+	run := wait(t, "a slice", e.came)
+	leave()
+	within(t, 10*time.Second, "the slice to be stopped at the engine", run.gone)
+	if got := wait(t, "the client to be gone", long); got.err == nil {
+		t.Errorf("it had an answer: %.200q", got.text)
+	}
+	p.settled()
+	if v := p.upstreams()["a"].lanes.view(); v.InFlight+v.Back+v.Held != 0 {
+		t.Errorf("left behind: %+v", v)
+	}
+	if _, wholes, _ := e.saw(); len(wholes) != 0 {
+		t.Error("the request was sent although nobody waits for it")
+	}
+}
+
+// SGLang looks for closed connections every few seconds only: a slice has a name of its own by which it is stopped.
+func TestAClientLeavesDuringASliceOfSGLang(t *testing.T) {
+	e, p := simulated(t, sim.SGLang, "lanes.border = 1000")
+	if _, _, _, err := ask(p, chatStream("hi"), "X-Session-Id", "short"); err != nil {
+		t.Fatal(err)
+	}
+	e.ClearLog()
+	ctx, leave := context.WithCancel(context.Background())
+	long := later(p, ctx, chatStream(words("long", 60_000)), "X-Session-Id", "long")
+	until, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := e.Await(until, func(log []sim.Entry) bool { return len(log) > 0 && log[0].PromptTokens > 0 }); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	wait(t, "the client to be gone", long)
+	if err := e.Await(until, func(log []sim.Entry) bool { return log[0].Outcome == sim.Gone }); err != nil {
+		t.Fatal(err)
+	}
+	first := e.Log()[0]
+	if first.Stream || !strings.Contains(string(first.Body), `"rid"`) || first.Done.Sub(first.Time) > 3*time.Second {
+		t.Errorf("the first request was a stream %v, and went on for %v", first.Stream, first.Done.Sub(first.Time))
+	}
+	p.settled()
+}
+
+// A client leaves between two slices: nothing more is sent.
+func TestAClientLeavesBetweenTwoSlices(t *testing.T) {
+	e := newSliceEngine(t, "a")
+	p := startProxy(t, sliceSettings, e.fakeEngine)
+	ctx, leave := context.WithCancel(context.Background())
+	long, short := between(t, p, e, ctx, chatStream(words("long", 20_000)))
+	leave()
+	if got := wait(t, "the client to be gone", long); got.err == nil {
+		t.Errorf("it had an answer: %.200q", got.text)
+	}
+	eventually(t, "the request to be forgotten", func() bool { return p.upstreams()["a"].lanes.view().Back == 0 })
+	close(e.short)
+	expectWhole(t, "the short turn", wait(t, "the short turn", short))
+	p.settled()
+	if slices, wholes, _ := e.saw(); len(slices) != 1 || len(wholes) != 0 {
+		t.Errorf("%d slices and %d whole prompts were sent", len(slices), len(wholes))
+	}
+}
+
+// Lanes, or slices alone, are switched off between two slices: the request goes whole, at once.
+func TestLanesAreSwitchedOffBetweenTwoSlices(t *testing.T) {
+	for _, change := range []string{"off", "no slices"} {
+		e := newSliceEngine(t, "a")
+		p := startProxy(t, sliceSettings, e.fakeEngine)
+		body := chatStream(words("long", 20_000))
+		long, short := between(t, p, e, context.Background(), body)
+		set := p.settings.Load().Lanes
+		if set.Slices = false; change == "off" {
+			set.Off = true
+		} else {
+			close(e.short)
+		}
+		p.upstreams()["a"].lanes.setOptions(laneOptions(&set))
+		expectWhole(t, change+": the client", wait(t, "the long answer", long))
+		e.expectOnce(t, body, 1)
+		if slices, _, _ := e.saw(); len(slices) != 1 {
+			t.Errorf("%s: %d slices", change, len(slices))
+		}
+		if change == "off" {
+			close(e.short)
+		}
+		expectWhole(t, "the short turn", wait(t, "the short turn", short))
+		p.settled()
+	}
+}
+
+// The proxy drains while a prompt is between two slices: it is served. When the limit has passed, it is told.
+func TestShutdownBetweenTwoSlices(t *testing.T) {
+	for _, limit := range []string{"5s", "50ms"} {
+		e := newSliceEngine(t, "a")
+		p := startProxy(t, sliceSettings+"\n[drain]\ndelay = \"1ms\"\nlimit = \""+limit+"\"\n", e.fakeEngine)
+		body := chatStream(words("long", 20_000))
+		long, short := between(t, p, e, context.Background(), body)
+		p.stop()
+		if limit == "5s" {
+			close(e.short)
+			expectWhole(t, "the client", wait(t, "the long answer", long))
+			e.expectOnce(t, body, 1)
+			expectWhole(t, "the short turn", wait(t, "the short turn", short))
+		} else {
+			got := wait(t, "the long answer", long)
+			if got.err == nil || !strings.Contains(got.err.Error(), "shutting_down") {
+				t.Errorf("the client got %v %.200q", got.err, got.text)
+			}
+			wait(t, "the short turn's end", short)
+		}
+		p.shutdown()
+	}
+}
+
+// A body of 6 MB in slices: whole and once, and the slices' memory is given back. One of 32 MB would be sent too often: it
+// goes whole.
+func TestHugeBodiesInSlices(t *testing.T) {
+	e := newSliceEngine(t, "a")
+	p := startProxy(t, sliceSettings, e.fakeEngine)
+	contended(t, p)
+	body := chatStream(words("huge", 3<<19))
+	got := wait(t, "the answer", later(p, context.Background(), body, "X-Session-Id", "huge"))
+	expectWhole(t, "the client", got)
+	e.expectOnce(t, body, 2)
+	t.Logf("%d bytes in %s slices", len(body), got.header.Get("X-Warmring-Slices"))
+	p.settled()
+	sc := p.scratches.Get().(*scratch)
+	if cap(sc.slice)+cap(sc.forward)+cap(sc.held) > 1<<20 {
+		t.Errorf("a scratch keeps %d bytes of a slice, %d of a forwarded body, %d of an answer", cap(sc.slice), cap(sc.forward), cap(sc.held))
+	}
+	before, _, _ := e.saw()
+	e.set(func() { e.wholes = nil })
+	body = chatStream(words("larger", 8<<20))
+	expectWhole(t, "the other client", wait(t, "the answer", later(p, context.Background(), body, "X-Session-Id", "larger")))
+	after, wholes, _ := e.saw()
+	if len(after) != len(before) || len(wholes) != 1 || wholes[0] != body {
+		t.Errorf("32 MB were sent in %d slices and %d times whole", len(after)-len(before), len(wholes))
+	}
+}
+
+// Answers to slices that are not what an engine says to a chat, or much too long, or cut off, end slicing or the attempt;
+// the client has its one answer.
+func TestStrangeAnswersToSlices(t *testing.T) {
+	for what, answer := range map[string]func(w http.ResponseWriter){
+		"an error under 200": func(w http.ResponseWriter) { fmt.Fprint(w, `{"error":{"message":"max_tokens is too small"}}`) },
+		"no JSON":            func(w http.ResponseWriter) { fmt.Fprint(w, "<html>secret</html>") },
+		"nothing":            func(http.ResponseWriter) {},
+		"a stream":           func(w http.ResponseWriter) { events(w, roleEvent, helloEvent, doneEvent) },
+		"a long one": func(w http.ResponseWriter) {
+			for range 6 << 10 {
+				if _, err := io.WriteString(w, strings.Repeat("secret ", 150)); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			e := newSliceEngine(t, "a")
+			plain := e.answer
+			e.answer = func(w http.ResponseWriter, r *http.Request) {
+				b, _ := io.ReadAll(r.Body)
+				if strings.Contains(string(b), `"max_tokens":1`) {
+					answer(w)
+					return
+				}
+				r.Body = io.NopCloser(strings.NewReader(string(b)))
+				plain(w, r)
+			}
+			p := startProxy(t, sliceSettings, e.fakeEngine)
+			contended(t, p)
+			body := chatStream(words("long", 20_000))
+			got := wait(t, "the answer", later(p, context.Background(), body, "X-Session-Id", "long"))
+			expectWhole(t, "the client", got)
+			noSecret(t, got)
+			e.expectOnce(t, body, 0)
+			if n := p.metric(`warmring_slice_failures_total{engine="a"}`); n != "1" {
+				t.Errorf("%s failures counted", n)
+			}
+		})
+	}
+}
