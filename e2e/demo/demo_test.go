@@ -111,6 +111,9 @@ func TestSeveralProxiesHitAsOneDoes(t *testing.T) {
 	if !regexp.MustCompile(`one proxy\s+3 proxies\ncached share of prompt tokens\s+[\d.]+ %\s+[\d.]+ %`).MatchString(out.text.String()) {
 		t.Error("the table does not tell")
 	}
+	if !regexp.MustCompile(`3 proxies computed [\d.]+× the prefill work of one`).MatchString(out.text.String()) {
+		t.Error("the closing words do not tell")
+	}
 	for line := range strings.Lines(out.text.String()) {
 		if n := len([]rune(strings.TrimRight(line, "\n"))); n > tableWidth {
 			t.Errorf("a line of %d columns: %s", n, line)

@@ -206,5 +206,21 @@ func (h *hopPhase) report(row func(name, x, y, limit string)) {
 	row("cached share of prompt tokens", percent(h.one.cached()), percent(h.score.cached()), "")
 	row("prefilled (fresh) tokens", tokens(h.one.fresh()), tokens(h.score.fresh()), "")
 	row("turns on their session's engine", percent(h.one.loyal()), percent(h.score.loyal()), "")
-	row("time to first token, P50", duration(h.one.percentile(0.5)), duration(h.score.percentile(0.5)), "")
+	for _, p := range []float64{0.5, 0.9} {
+		row(fmt.Sprintf("time to first token, P%.0f", 100*p), duration(h.one.percentile(p)), duration(h.score.percentile(p)), "")
+	}
+}
+
+// closing says it in words, as far as it is true.
+func (h *hopPhase) closing() string {
+	more := ratio(h.score.fresh(), h.one.fresh())
+	text := fmt.Sprintf("\n%d proxies computed %.2f× the prefill work of one", h.proxies, more)
+	switch {
+	case more > 1.15:
+	case h.away > 0:
+		text += ": whichever proxy gets a turn\nknows where its session is warm, and so does the one that came back, as the\nothers told it"
+	default:
+		text += ": whichever proxy gets a turn\nknows where its session is warm"
+	}
+	return text + ".\n"
 }

@@ -41,6 +41,7 @@ func (c *comparison) report() string {
 	if c.hops != nil {
 		out.WriteString(c.hops.opening())
 		c.hops.report(row)
+		out.WriteString(c.hops.closing())
 	}
 	if c.lanes != nil {
 		out.WriteString(c.lanes.opening())
