@@ -28,14 +28,14 @@ func (c *Controller) presume() {
 }
 
 // presumedAt is when the oldest unstreamed interactive request is taken to have its first token: once nothing has been in
-// its way for longer than the largest interactive prefill takes. Behind a long prefill that is never.
+// its way for longer than its prefill takes, and a step. Behind a long prefill that is never.
 func (c *Controller) presumedAt() int64 {
 	x := &c.all[c.waiting[wholes].first]
 	if len(c.flight) > 0 && c.all[c.flight[0]].seq < x.seq {
 		return never
 	}
-	border := c.Border()
-	return max(x.sent, c.clear) + c.engine.prefill(border, border) + c.engine.step()
+	own := c.engine.prefill(x.fresh, x.context)
+	return max(x.sent, c.clear) + own + own/4 + c.engine.frontTime() + c.engine.step()
 }
 
 // presumable says whether the end of a long prefill will not be seen.

@@ -127,7 +127,7 @@ func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 	p, e := &r.slicing, &c.engine
 	p.count++
 	n := p.cut - (r.context - r.fresh)
-	lost := c.wasLost(r, s, took)
+	lost, known := c.wasLost(r, s, took)
 	if s.Prompt > 0 && s.Cached >= 0 && s.Cached < s.Prompt {
 		n = int(float64(p.cut) * float64(s.Prompt-s.Cached) / float64(s.Prompt))
 	}
@@ -145,7 +145,7 @@ func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 		}
 	} else {
 		p.lost = 0
-		if p.count > 1 {
+		if known {
 			p.found++
 		}
 		clear := max(took-e.frontTime(), took/4, 1)
@@ -155,15 +155,23 @@ func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 	r.fresh = min(max(r.context-p.cut, 1), max(r.fresh-1, 1))
 }
 
-// wasLost says whether a slice has shown that the engine did not keep what the ones before it computed.
-func (c *Controller) wasLost(r *request, s Slice, took int64) bool {
+// wasLost says whether a slice has shown that the engine did not keep what the ones before it computed, and whether it could
+// have.
+func (c *Controller) wasLost(r *request, s Slice, took int64) (lost, known bool) {
 	p := &r.slicing
 	if s.Cached >= 0 {
-		gained := p.prompt - max(p.base, 0)
-		return p.count > 1 && p.prompt > 0 && gained >= fewTokens && 2*(s.Cached-max(p.base, 0)) < gained
+		base := max(p.base, 0)
+		gained := p.prompt - base
+		if p.count < 2 || p.prompt <= 0 || gained < fewTokens {
+			return false, false
+		}
+		return 2*(s.Cached-base) < gained, true
+	}
+	if p.count < slowFrom {
+		return false, false
 	}
 	fresh := min(p.cut-(r.context-r.total), p.cut)
-	return p.count >= slowFrom && float64(took) > slowPart*float64(c.engine.prefill(fresh, p.cut))
+	return float64(took) > slowPart*float64(c.engine.prefill(fresh, p.cut)), true
 }
 
 // distrust counts a request whose slices were not kept.

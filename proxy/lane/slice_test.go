@@ -175,6 +175,21 @@ func TestAnEngineThatForgetsSlices(t *testing.T) {
 	}
 }
 
+// Lanes are switched off while a slice is in flight: the rest goes whole when it has ended.
+func TestSwitchedOffWithASliceInFlight(t *testing.T) {
+	s := tell(t, Options{}, cuts)
+	s.short(0, 100)
+	s.long(10, 1, 50_000)
+	s.first(20, 100)
+	s.said = nil
+	s.c.SetOptions(100*ms, Options{Off: true})
+	s.note(100)
+	s.short(110, 101)
+	s.sliced(520, 1, 0)
+	s.first(5000, 1)
+	s.expect("110: 101 go", "520: admit 1 (off)")
+}
+
 // The engine takes no such request: the prompt goes whole, and others are tried.
 func TestASliceIsRefused(t *testing.T) {
 	s := tell(t, Options{}, cuts)
