@@ -8,7 +8,7 @@ import (
 
 // full is a Controller with so many long requests held, by so many tenants, and interactive ones in flight.
 func full(held, tenants int) *Controller {
-	c := New(Options{MaxHeld: 10_000, MaxHeldPerTenant: 10_000, MaxWait: 1000 * time.Hour})
+	c := New(Options{Border: 16_000, MaxHeld: 10_000, MaxHeldPerTenant: 10_000, MaxWait: 1000 * time.Hour})
 	c.SetFacts(quick)
 	for i := range held + 1 {
 		c.Arrive(int64(i), Arrival{ID: uint64(i), Tenant: uint64(i % tenants), Fresh: 20_000 + i*7919%100_000, Context: 150_000})
@@ -48,7 +48,7 @@ func BenchmarkLong(b *testing.B) {
 	running := c.all[c.flight[0]].id
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		now += 1000
+		now += int64(time.Second)
 		c.Arrive(now, Arrival{ID: uint64(1<<30 + i), Tenant: uint64(i % 1000), Fresh: 20_000 + i*7919%100_000, Context: 150_000})
 		c.FirstToken(now, running)
 		c.Leave(now, running)
@@ -59,6 +59,9 @@ func BenchmarkLong(b *testing.B) {
 			}
 		}
 		c.Next()
+	}
+	if n := c.queue.len(); n != 1000 {
+		b.Fatalf("%d are held, want 1,000", n)
 	}
 }
 

@@ -72,11 +72,7 @@ func (c *Controller) sliceTime() int64 {
 
 // slices says whether a long request goes in slices at present.
 func (c *Controller) slices(r *request) bool {
-	if r.noSlices || r.slicing.never || !c.contended() {
-		return false
-	}
-	way, _ := c.way()
-	return way == BySlices
+	return !r.noSlices && !r.slicing.never && c.contended() && c.way() == BySlices
 }
 
 // cutFor is how many tokens of a prompt the next run of a long request is to compute; 0 = all, the request itself.

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // cuts is quick, with a caller that can cut prompts.
@@ -43,6 +45,40 @@ func TestNoSlicesWithoutContention(t *testing.T) {
 	s.long(38_001, 4, 100_000) // as long: it waits for the other's end
 	s.first(52_000, 3)
 	s.expect("0: 1 go", "14000: 100 go", "24001: 2 go", "38000: 3 go", "38001: 4 held", "52000: admit 4 (quiet)")
+}
+
+// Whatever comes, as long as nobody comes within 10 s of a short turn's arrival or while a long one is in prefill: everything
+// passes at once, and nothing is ever wanted.
+func TestWithoutContentionLanesCostNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := New(Options{})
+		c.SetFacts(cuts)
+		now, calmAt := int64(0), int64(0)
+		for id := range uint64(rapid.IntRange(1, 30).Draw(t, "requests")) {
+			tokens := rapid.SampledFrom([]int{10, 1000, 20_000, 300_000}).Draw(t, "tokens")
+			isLong := tokens >= c.Border()
+			if isLong {
+				now = max(now, calmAt)
+			} else {
+				calmAt = now + calm
+			}
+			if v := c.Arrive(now, Arrival{ID: id, Fresh: tokens}); v != Go {
+				t.Fatalf("%d tokens at %d: %v", tokens, now, v)
+			}
+			now += int64(tokens) * 100_000
+			c.FirstToken(now, id)
+			if rapid.Bool().Draw(t, "leaves") {
+				c.Leave(now, id)
+			}
+			now += rapid.Int64Range(0, 20e9).Draw(t, "pause")
+			if a := c.Actions(nil); len(a) > 0 {
+				t.Fatalf("%v is wanted", a)
+			}
+		}
+		if v := c.View().Totals; v.Held+v.Slices+v.Ordered != 0 || v.BlockedSeconds > 0 {
+			t.Fatalf("%+v", v)
+		}
+	})
 }
 
 // A long prompt that went whole is taken back for the first short turn, and goes on in slices.

@@ -76,7 +76,7 @@ func (c *Controller) View() View {
 		Waiting: c.waiting[streams].n + c.waiting[wholes].n, Held: c.queue.len(), Tenants: len(c.queue.heap), Back: len(c.back),
 		InFlight: len(c.flight), Decoding: c.decodes, Totals: c.totals,
 	}
-	v.Way, v.Why = c.way()
+	v.Way, v.Why = c.way(), c.why()
 	for i := c.queue.arrival.first; i != none; i = c.all[i].next {
 		v.HeldTokens += int64(c.all[i].fresh)
 	}

@@ -16,36 +16,52 @@ func (w Way) String() string { return [...]string{"off", "hold", "preempt", "sli
 // MarshalText writes the name.
 func (w Way) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
 
-// way is how long prompts give way on this engine at present, and why.
-func (c *Controller) way() (Way, string) {
+// way is how long prompts give way on this engine at present.
+func (c *Controller) way() Way {
 	e := &c.engine
 	switch {
-	case c.opt.Off:
-		return ByNothing, "lanes are off"
-	case c.opt.Share >= 1:
-		return ByNothing, "all of the time belongs to long prompts"
-	case e.besideHelps(int64(c.opt.Target)):
-		if e.canPreempt() {
-			return ByPreempting, "the engine serves short turns beside a long prefill by itself; taken back if it fails to"
-		}
-		return ByHolding, "the engine serves short turns beside a long prefill by itself"
+	case c.opt.Off || c.opt.Share >= 1:
+		return ByNothing
+	case c.sliceable() && !e.besideHelps(int64(c.opt.Target)):
+		return BySlices
+	case e.canPreempt():
+		return ByPreempting
 	}
-	why := ""
+	return ByHolding
+}
+
+// sliceable says whether slices are possible and worth their while.
+func (c *Controller) sliceable() bool {
+	return c.engine.facts.Slices && !c.opt.NoSlices && c.now >= c.engine.distrusted
+}
+
+// why says in words why it is this way.
+func (c *Controller) why() string {
+	e := &c.engine
+	switch way := c.way(); {
+	case c.opt.Off:
+		return "lanes are off"
+	case way == ByNothing:
+		return "all of the time belongs to long prompts"
+	case way == BySlices:
+		return "the engine keeps what slices compute, as far as is known"
+	case e.besideHelps(int64(c.opt.Target)) && way == ByPreempting:
+		return "the engine serves short turns beside a long prefill by itself; taken back if it fails to"
+	case e.besideHelps(int64(c.opt.Target)):
+		return "the engine serves short turns beside a long prefill by itself"
+	}
+	why := "the engine did not keep what slices computed"
 	switch {
 	case c.opt.NoSlices:
 		why = "slices are switched off"
 	case !e.facts.Slices:
 		why = "slices are not possible"
-	case c.now < e.distrusted:
-		why = "the engine did not keep what slices computed"
-	default:
-		return BySlices, "the engine keeps what slices computed, as far as is known"
 	}
-	if e.canPreempt() {
-		return ByPreempting, why
+	switch {
+	case e.canPreempt():
+		return why
+	case e.facts.CanPreempt:
+		return why + ", and what was computed before an abort is not found again"
 	}
-	if e.facts.CanPreempt {
-		return ByHolding, why + ", and what was computed before an abort is not found again"
-	}
-	return ByHolding, why + ", and the engine cannot stop a prefill at once"
+	return why + ", and the engine cannot stop a prefill at once"
 }

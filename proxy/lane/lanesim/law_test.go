@@ -133,7 +133,8 @@ func TestAgainstAnyArrivals(t *testing.T) {
 // within its bound, and over the contended time the long lane has its share.
 func TestNoStarvation(t *testing.T) {
 	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
-		for _, share := range []float64{0.3, 0.5, 0.7} {
+		for n, share := range []float64{0.3, 0.5, 0.7, 0.3, 0.5, 0.7} {
+			whole := n >= 3
 			rng := rand.New(rand.NewPCG(7, uint64(mode)))
 			var reqs []Request
 			add := func(at time.Duration, tokens int) {
@@ -147,7 +148,7 @@ func TestNoStarvation(t *testing.T) {
 				add(at, 400) // half of the engine, as much as it can give beside the guaranteed share
 			}
 			slices.SortStableFunc(reqs, func(x, y Request) int { return int(x.At - y.At) })
-			run, err := Play(Options{Engine: small(mode), Lanes: lane.Options{Share: share}, Facts: lane.Facts{PrefillRate: smallRate}}, reqs)
+			run, err := Play(Options{Engine: small(mode), NoSlices: whole, Lanes: lane.Options{Share: share}, Facts: lane.Facts{PrefillRate: smallRate}}, reqs)
 			if err != nil {
 				t.Fatal(mode, share, err)
 			}
@@ -162,7 +163,7 @@ func TestNoStarvation(t *testing.T) {
 			}
 			v := run.View.Totals
 			got := (v.RunSeconds - v.LostSeconds) / (v.RunSeconds + v.BlockedSeconds)
-			t.Logf("%v share %.1f: long lane had %.2f, the last of 4 prompts of 5.2 s was ready after %.1f s, %d preemptions, delay %.1f s", mode, share, got, worst.Seconds(), preempted, v.Long.ExtraSeconds)
+			t.Logf("%v slices %v share %.1f: long lane had %.2f, the last of 4 prompts of 5.2 s was ready after %.1f s, %d preemptions, delay %.1f s", mode, !whole, share, got, worst.Seconds(), preempted, v.Long.ExtraSeconds)
 			if got < share-0.05 {
 				t.Errorf("%v: the long lane had %.2f of the contended time, want %.2f", mode, got, share)
 			}
