@@ -78,6 +78,8 @@ func (s *Server) handleAdmin(ctx *fasthttp.RequestCtx) {
 			return
 		}
 		adminError(ctx, fasthttp.StatusNotFound, fmt.Sprintf("no finished request %.140q among the last %d", id, maxRecent))
+	case path == "/api/lanes":
+		adminJSON(ctx, s.lanesViews())
 	case path == "/api/cluster":
 		adminJSON(ctx, s.clusterView())
 	case path == "/api/config":
@@ -85,7 +87,7 @@ func (s *Server) handleAdmin(ctx *fasthttp.RequestCtx) {
 	case strings.HasPrefix(path, "/debug/pprof"):
 		pprofhandler.PprofHandler(ctx)
 	default:
-		adminError(ctx, fasthttp.StatusNotFound, "there is /healthz /readyz /metrics /api/engines /api/sessions /api/sessions/{id} /api/ring /api/explain/{request-id} /api/cluster /api/config /debug/pprof/ and the page at /")
+		adminError(ctx, fasthttp.StatusNotFound, "there is /healthz /readyz /metrics /api/engines /api/sessions /api/sessions/{id} /api/ring /api/lanes /api/explain/{request-id} /api/cluster /api/config /debug/pprof/ and the page at /")
 	}
 }
 

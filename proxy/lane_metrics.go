@@ -12,6 +12,7 @@ func writeLanes(w io.Writer, s *Server) {
 	ups := s.upstreams()
 	for _, name := range slices.Sorted(maps.Keys(ups)) {
 		v := ups[name].lanes.view()
+		fmt.Fprintf(w, "warmring_lane_way{engine=%q,way=%q} 1\n", name, v.Way)
 		for _, m := range []struct {
 			name  string
 			value float64

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -202,5 +203,48 @@ func TestSlicesAreOfTheBodyAsItIsForwarded(t *testing.T) {
 	}
 	if seen < 2 {
 		t.Errorf("%d requests were sent", seen)
+	}
+}
+
+// What waits in the lanes, and how prompts give way, is shown while it happens.
+func TestLanesAreShown(t *testing.T) {
+	e := newSliceEngine(t, "a")
+	p := startProxy(t, sliceSettings, e.fakeEngine)
+	long, short := between(t, p, e, context.Background(), chatStream(words("long", 20_000)))
+	resp, err := http.Get(p.adminURL + "/api/lanes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var views []struct {
+		Engine string
+		Lanes  struct {
+			Way string
+			Why string `json:"way_reason"`
+		}
+		Requests []struct {
+			Lane, State, Session string
+			Fresh                int `json:"fresh_tokens"`
+			Slices               int
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&views); err != nil {
+		t.Fatal(err)
+	}
+	if len(views) != 1 || views[0].Engine != "a" || views[0].Lanes.Way != "slices" || views[0].Lanes.Why == "" || len(views[0].Requests) != 2 {
+		t.Fatalf("shown: %+v", views)
+	}
+	a, b := views[0].Requests[0], views[0].Requests[1]
+	if a.Lane != "interactive" || a.State != "prefilling" || b.Lane != "long" || b.State != "held" || b.Slices != 1 || b.Fresh < 10_000 || b.Session == "" {
+		t.Errorf("shown: %+v", views[0].Requests)
+	}
+	if p.metric(`warmring_lane_way{engine="a",way="slices"}`) != "1" {
+		t.Error("the way is not in the metrics")
+	}
+	close(e.short)
+	expectWhole(t, "the short turn", wait(t, "the short turn", short))
+	expectWhole(t, "the client", wait(t, "the long answer", long))
+	if lists := p.lanesViews(); len(lists[0].Requests) != 0 {
+		t.Errorf("still shown: %+v", lists)
 	}
 }
