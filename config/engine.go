@@ -28,7 +28,7 @@ type Engine struct {
 	// out. Too small: sessions spill to cold engines while there was room.
 	KVTokens int64 `toml:"kv_tokens"`
 
-	// Models restricts which of its models are served through it, by exact id. Default none: all that it lists. Needed where the engine has no /v1/models.
+	// Models restricts which of its models are served through it, by exact id. Default none: all that it lists. Needed where the engine has no /v1/models, and where it lists several but has one in memory at a time: a request for another would throw that out.
 	Models []string `toml:"models"`
 
 	// Health is the path that tells readiness, from the root of the engine. Default "/health"; where that is a 404, listing a model counts as ready.

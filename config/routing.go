@@ -53,7 +53,7 @@ type Headers struct {
 	// RequestID adds x-request-id to the request for the engine and to the answer, keeping the client's own when it has one. Default true.
 	RequestID bool `toml:"request_id"`
 
-	// TrustInternal lets clients send the headers that steer an engine from inside (InternalHeaders). Default false: they are removed, since anybody could pin a rank or jump the queue.
+	// TrustInternal lets clients send the headers that steer an engine from inside (InternalHeaders). Default false: they are removed, since anybody could pin a rank or jump the queue. Members of the body that say the same (priority, routed_dp_rank, rid, kv_transfer_params) pass either way, as all of it does: engines obey them only if started with priorities, ranks or a KV connector.
 	TrustInternal bool `toml:"trust_internal"`
 }
 
