@@ -272,7 +272,7 @@ func TestADrainAtOneProxyDrainsAtAll(t *testing.T) {
 	}
 }
 
-// The keepers of a session restart one after the other; it stays where it is.
+// C113: the keepers of a session restart one after the other; it stays where it is.
 func TestARollingRestartKeepsBindings(t *testing.T) {
 	engines := simulatedFleet(t, 4)
 	ports := []int{freePort(t), freePort(t), freePort(t)}

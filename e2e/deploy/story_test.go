@@ -266,7 +266,7 @@ func TestTheAgentOfTheComposeFileStaysOnItsEngine(t *testing.T) {
 	}
 }
 
-// A rollout: one proxy after another is told to end and comes back. Nobody's turn fails, and no session moves.
+// C113, C212: a rollout. One proxy after another is told to end and comes back. Nobody's turn fails, and no session moves.
 func TestProxiesRestartOneByOneUnnoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 20 s")
