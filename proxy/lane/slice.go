@@ -37,7 +37,7 @@ type slicing struct {
 	lost   uint8   // of these in a row, not found by the next one
 	base   int     // tokens that the engine had before the first one, in its own count; -1 = unknown
 	prompt int     // tokens of the latest one, in the engine's count; -1 = unknown
-	fresh  int     // tokens that the latest one computed
+	fresh  int     // tokens that the latest one was meant to compute
 	took   int64   // ns
 	pace   float64 // fresh tokens/s of the latest one, as if at the beginning of the prompt; 0 = unknown
 }
@@ -122,7 +122,8 @@ func (c *Controller) sliced(i uint32, s Slice) {
 func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 	p, e := &r.slicing, &c.engine
 	p.count++
-	n := p.cut - (r.context - r.fresh)
+	meant := p.cut - (r.context - r.fresh)
+	n := meant
 	lost, known := c.wasLost(r, s, took)
 	if s.Prompt > 0 && s.Cached >= 0 && s.Cached < s.Prompt {
 		n = int(float64(p.cut) * float64(s.Prompt-s.Cached) / float64(s.Prompt))
@@ -130,7 +131,7 @@ func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 	if p.count == 1 {
 		p.base = min(s.Cached, s.Prompt)
 	}
-	p.prompt, p.took, p.fresh = s.Prompt, took, max(n, 1)
+	p.prompt, p.took, p.fresh = s.Prompt, took, meant
 	if lost {
 		c.totals.SlicesLost++
 		if p.lost++; p.lost >= lostInARow {
@@ -144,46 +145,13 @@ func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 		if known {
 			p.found++
 		}
-		clear := max(took-e.frontTime(), took/4, 1)
-		p.pace = paceOf(p.fresh, p.cut, clear)
-		e.learnPace(p.fresh, p.cut, clear)
+		// One that was cached for the most part says nothing of the pace.
+		if clear := max(took-e.frontTime(), took/4, 1); n >= max(meant/4, minSlice) {
+			p.pace = min(paceOf(n, p.cut, clear), 2*e.startOf(r)) // or some of it was cached
+			e.learnPace(n, p.cut, clear)
+		}
 	}
 	r.fresh = min(max(r.context-p.cut, 1), max(r.fresh-1, 1))
-}
-
-// wasLost says whether a slice has shown that the engine did not keep what the ones before it computed, and whether it could
-// have.
-func (c *Controller) wasLost(r *request, s Slice, took int64) (lost, known bool) {
-	p := &r.slicing
-	if s.Cached >= 0 {
-		base := max(p.base, 0)
-		gained := p.prompt - base
-		if p.count < 2 || p.prompt <= 0 || gained < fewTokens {
-			return false, false
-		}
-		return 2*(s.Cached-base) < gained, true
-	}
-	if p.count < slowFrom {
-		return false, false
-	}
-	fresh := min(p.cut-(r.context-r.total), p.cut)
-	return float64(took) > slowPart*float64(c.engine.prefill(fresh, p.cut)), true
-}
-
-// distrust counts a request whose slices were not kept.
-func (c *Controller) distrust() {
-	c.engine.lost++
-	if c.engine.lost >= lostRequests {
-		c.engine.lost = lostRequests - 1 // after that time one more is enough
-		c.engine.distrusted = c.now + distrustFor
-	}
-}
-
-// trust counts a request whose slices were kept, if they were.
-func (c *Controller) trust(r *request) {
-	if r.slicing.found > 0 && !r.slicing.never {
-		c.engine.lost = 0
-	}
 }
 
 // Sliced says that a slice has ended, which was sent by an Admit action with Tokens. The request is back in the proxy and
