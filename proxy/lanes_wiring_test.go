@@ -204,3 +204,42 @@ func TestHeldRequestsSayForHowLong(t *testing.T) {
 		}
 	}
 }
+
+// What a request that was sent again finds in the engine's cache tells which share of an aborted run the engine keeps: nearly
+// all at vLLM, all but the chunk in flight at SGLang.
+func TestReplaysTellWhatTheEngineKept(t *testing.T) {
+	for mode, least := range map[sim.Mode]float64{sim.VLLM: 0.8, sim.SGLang: 0.5} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			e, p := simulated(t, mode, "lanes.slices = false")
+			for i := range 4 { // the engine's speed is known
+				if _, _, _, err := ask(p, chatStream(words(fmt.Sprint("other", i), 3000))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			up := p.upstreams()["e"]
+			for i := range fewKept {
+				e.ClearLog()
+				long := later(p, context.Background(), chatStream(words(fmt.Sprint("long", i), 12_000)), "X-Session-Id", fmt.Sprint("long", i))
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				if err := e.Await(ctx, func(log []sim.Entry) bool { return len(log) > 0 && log[0].PromptTokens > 0 }); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(600 * time.Millisecond) // half of it is computed
+				up.lanes.mu.Lock()
+				for _, r := range up.lanes.members {
+					r.preempt()
+				}
+				up.lanes.mu.Unlock()
+				if got := wait(t, "the answer", long); got.err != nil || got.header.Get("X-Warmring-Preempted") != "1" {
+					t.Errorf("taken back %q times: %v", got.header.Get("X-Warmring-Preempted"), got.err)
+				}
+				p.settled()
+			}
+			if share := up.kept.share(time.Now()); share < least || share > 1 {
+				t.Errorf("the share that was kept is %v, want %v or more", share, least)
+			}
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warmring/warmring/config"
 	"github.com/warmring/warmring/engines/sim"
 )
 
@@ -311,4 +312,30 @@ func TestStrangeAnswersToSlices(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reload takes the engine out while a slice runs there: the request goes on elsewhere, whole and once.
+func TestAnEngineIsTakenOutDuringASlice(t *testing.T) {
+	p, both := twoSliceEngines(t, "")
+	for _, e := range both {
+		e.set(func() { e.held = true })
+	}
+	body := chatStream(words("long", 20_000))
+	long := later(p, context.Background(), body, "X-Session-Id", "long")
+	gone, other, run := firstSlice(t, both)
+	other.set(func() { other.held = false })
+	toml := fmt.Sprintf("listen = \"127.0.0.1:0\"\ndrain.delay = \"1ms\"\ndrain.limit = \"5s\"\nprobe.interval = \"200ms\"\n%s\n[[engine]]\nname = %q\nurl = %q\nkind = \"custom\"\n", sliceSettings, other.name, other.URL)
+	if err := p.Reload(func() (*config.Config, error) { return config.Parse("test.toml", []byte(toml)) }); err != nil {
+		t.Fatal(err)
+	}
+	close(run.done)
+	got := wait(t, "the long answer", long)
+	expectWhole(t, "the client", got)
+	if got.header.Get("X-Warmring-Engine") != other.name {
+		t.Errorf("answered with %v", got.header)
+	}
+	if _, wholes, _ := gone.saw(); len(wholes) != 0 {
+		t.Error("the engine that was taken out got the request")
+	}
+	other.expectOnce(t, body, 0)
 }
