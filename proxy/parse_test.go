@@ -73,7 +73,7 @@ func TestTheEnginesOwnErrorIsRelayed(t *testing.T) {
 // cut or mixed with another.
 func TestBodiesInSmallSegmentsArriveWhole(t *testing.T) {
 	e := newFakeEngine(t, "a", nil)
-	p := startProxy(t, "", e)
+	p := startProxy(t, "lanes.slices = false", e) // their bodies nobody sent
 	const bodies = 100
 	var mu sync.Mutex
 	sent := map[[32]byte]bool{}
