@@ -38,6 +38,7 @@ type LaneRun struct {
 	Took      time.Duration   // from the first long prompt to the end of the last one
 	Tokens    int             // of a long prompt, as the engine counts them
 	Preempted int             // times that long prompts were taken back, as their answers tell
+	Slices    int             // in which long prompts were sent before they went whole, as their answers tell
 }
 
 // ShortAt is a quantile of the short turns' times to first token.
@@ -132,6 +133,8 @@ func (l LaneTraffic) Run(ctx context.Context) (*LaneRun, error) {
 					run.Tokens = a.Prompt
 					times, _ := strconv.Atoi(a.Header.Get("x-warmring-preempted"))
 					run.Preempted += times
+					times, _ = strconv.Atoi(a.Header.Get("x-warmring-slices"))
+					run.Slices += times
 				}
 				mu.Unlock()
 			}

@@ -108,7 +108,7 @@ func (b *bench) laneTarget(ctx context.Context, t *table, binary string, target 
 		t.row(target.name, v.Name, ms(alone), ms(run.ShortAt(0.5)), ms(run.ShortAt(0.99)), ms(whole), fmt.Sprint(len(run.Short)),
 			fmt.Sprintf("%d × %d", len(run.Long), run.Tokens), fmt.Sprintf("%.1f s", run.Took.Seconds()), fmt.Sprintf("%.2f", run.Took.Seconds()/off.Seconds()), fmt.Sprint(run.Preempted))
 		b.report.line(map[string]any{"scenario": "lanes", "engine": target.name, "lanes": v.Name, "alone_ms": alone.Milliseconds(), "short_p50_ms": run.ShortAt(0.5).Milliseconds(),
-			"short_p99_ms": run.ShortAt(0.99).Milliseconds(), "whole_p50_ms": whole.Milliseconds(), "turns": len(run.Short), "longs": len(run.Long), "tokens": run.Tokens, "seconds": run.Took.Seconds(), "preempted": run.Preempted})
+			"short_p99_ms": run.ShortAt(0.99).Milliseconds(), "whole_p50_ms": whole.Milliseconds(), "turns": len(run.Short), "longs": len(run.Long), "tokens": run.Tokens, "seconds": run.Took.Seconds(), "preempted": run.Preempted, "slices": run.Slices})
 	}
 	return nil
 }
