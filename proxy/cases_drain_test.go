@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -159,5 +160,40 @@ func TestAnEngineThatStopsIsSparedAndItsSessionsMoveOnce(t *testing.T) {
 		if got := turn(s, 3); engineOf(got) != moved[s] || !strings.Contains(got.header.Get("X-Warmring-Reason"), "bound") {
 			t.Errorf("%s went on to %s (%s), it lives on %s", s, engineOf(got), got.header.Get("X-Warmring-Reason"), moved[s])
 		}
+	}
+}
+
+// C214: long prompts are held for an engine when its operator drains it. The one that it computes ends there; the held ones are placed
+// anew at once, and the engine never sees them.
+func TestWhatIsHeldForADrainedEngineMoves(t *testing.T) {
+	a, b := newLaneEngine(t, "a"), newLaneEngine(t, "b")
+	p := startProxy(t, calm, a.fakeEngine, b.fakeEngine)
+	state := func(engine string) string { return p.fleet.ByName(engine).State().String() }
+	p.operator("POST", "/api/engines/b/drain") // so that all of them are placed on the other
+	eventually(t, "it to drain", func() bool { return state("b") == "draining" })
+	var long []<-chan reply
+	for i := range 4 {
+		long = append(long, later(p, context.Background(), chatStream(words(fmt.Sprint("long", i), 20_000)), "X-Session-Id", fmt.Sprint("long", i)))
+	}
+	eventually(t, "one in work and three held", func() bool { return a.live.Load() == 1 && p.upstreams()["a"].lanes.view().Held == 3 })
+	p.operator("POST", "/api/engines/b/undrain")
+	eventually(t, "it to be back", func() bool { return state("b") == "ready" })
+	p.operator("POST", "/api/engines/a/drain")
+	eventually(t, "the held ones to have moved", func() bool {
+		return p.upstreams()["a"].lanes.view().Held == 0 && b.live.Load() == 1 && p.upstreams()["b"].lanes.view().Held == 2
+	})
+	if a.live.Load() != 1 {
+		t.Error("the one in work was cut")
+	}
+	close(a.token)
+	close(b.token)
+	moved := map[string]int{}
+	for i, r := range long {
+		got := wait(t, "a long prompt", r)
+		expectWhole(t, fmt.Sprint("long prompt ", i), got)
+		moved[got.header.Get("X-Warmring-Engine")]++
+	}
+	if moved["a"] != 1 || moved["b"] != 3 || len(a.got()) != 1 {
+		t.Errorf("they were answered by %v; the drained engine was sent %d", moved, len(a.got()))
 	}
 }
