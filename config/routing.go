@@ -47,7 +47,7 @@ type Identity struct {
 
 // Headers are what the proxy itself adds to and takes from messages.
 type Headers struct {
-	// Response adds x-warmring-engine, -session, -reason and -warm to answers. Default true. Turn it off where clients must not learn engine names.
+	// Response adds x-warmring-engine, -session, -reason and -warm to answers, and where lanes did something -held (seconds), -slices and -preempted (counts). Default true. Turn it off where clients must not learn engine names.
 	Response bool `toml:"response"`
 
 	// RequestID adds x-request-id to the request for the engine and to the answer, keeping the client's own when it has one. Default true.

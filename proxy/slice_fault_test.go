@@ -246,13 +246,13 @@ func TestShutdownBetweenTwoSlices(t *testing.T) {
 	}
 }
 
-// A body of 6 MB in slices: whole and once, and the slices' memory is given back. One of 32 MB would be sent too often: it
+// A body of 3 MB in slices: whole and once, and the slices' memory is given back. One of 32 MB would be sent too often: it
 // goes whole.
 func TestHugeBodiesInSlices(t *testing.T) {
 	e := newSliceEngine(t, "a")
 	p := startProxy(t, sliceSettings, e.fakeEngine)
 	contended(t, p)
-	body := chatStream(words("huge", 3<<19))
+	body := chatStream(words("huge", 3<<18))
 	got := wait(t, "the answer", later(p, context.Background(), body, "X-Session-Id", "huge"))
 	expectWhole(t, "the client", got)
 	e.expectOnce(t, body, 2)
