@@ -68,3 +68,15 @@ func FuzzEnding(f *testing.F) {
 		}
 	})
 }
+
+// An engine that says no under a 200 has not computed anything.
+func TestErrorsUnder200(t *testing.T) {
+	for body, want := range map[string]bool{
+		`{"error":{"message":"no"}}`: true, `{"error":"no"}`: true, `{"id":"r","error":null,"status":"completed"}`: false,
+		`{"choices":[{"error":"not here"}]}`: false, `<html>`: true, ``: true, `{"a":1`: true, ` {"a":1}`: false, `[]`: true,
+	} {
+		if got := SaysError([]byte(body)); got != want {
+			t.Errorf("%s: %v", body, got)
+		}
+	}
+}
