@@ -18,14 +18,15 @@ func TestAClientsOwnPriorityIsKeptAndNoneIsAdded(t *testing.T) {
 				e := newFakeEngine(t, "a", nil)
 				e.toml = "kind = \"" + kind + "\""
 				p := startProxy(t, "", e)
-				own := strings.Replace(f.body, "{", `{"priority":-5,`, 1)
+				const members = `"priority":-5,"routed_dp_rank":1,"kv_transfer_params":{"remote_host":"10.9.9.9"},`
+				own := strings.Replace(f.body, "{", "{"+members, 1)
 				p.post(f.path, f.body)
 				p.post(f.path, own)
 				got := e.got()
 				if strings.Contains(got[0].body, "priority") {
 					t.Errorf("the engine was sent a priority that nobody gave: %s", got[0].body)
 				}
-				if n := strings.Count(got[1].body, `"priority":-5,`); n != 1 || strings.Count(got[1].body, "priority") != 1 {
+				if !strings.Contains(got[1].body, members) || strings.Count(got[1].body, "priority") != 1 {
 					t.Errorf("the engine was sent %s", got[1].body)
 				}
 			})
