@@ -42,6 +42,7 @@ type request struct {
 	alone      bool // interactive: nothing else was in its way when it was sent
 	stretch    uint8
 	preempted  int32 // times taken back
+	passedBy   int64 // ns of prefill of those that passed it between two slices
 
 	total, context int   // fresh tokens at arrival; of the whole prompt
 	fresh          int   // of these, still to be computed when it was last sent or taken back

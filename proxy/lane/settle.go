@@ -94,7 +94,10 @@ func (c *Controller) admit() {
 		if r.returned {
 			c.back = append(c.back[:0], c.back[1:]...)
 		} else {
-			r.passer = len(c.back) > 0
+			if len(c.back) > 0 {
+				r.passer = true
+				c.all[c.back[0]].passedBy += c.engine.left(r)
+			}
 			c.held -= r.bytes
 			c.queue.take(i)
 		}
