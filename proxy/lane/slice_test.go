@@ -19,15 +19,15 @@ func TestALongPromptInSlices(t *testing.T) {
 	s.first(10, 100)
 	s.long(100, 1, 15_000)
 	s.short(300, 101)
-	s.sliced(600, 1, 0)
-	s.first(620, 101)
-	s.sliced(1120, 1, 5000)
-	s.first(1800, 1)
-	s.expect("0: 100 go", "100: 1 held", "100: admit 1 to 5237 (quiet)", "300: 101 go", "620: admit 1 to 10252 (quiet)", "1120: admit 1 (quiet)")
+	s.sliced(500, 1, 0)
+	s.first(520, 101)
+	s.sliced(920, 1, 3800)
+	s.first(1700, 1)
+	s.expect("0: 100 go", "100: 1 held", "100: admit 1 to 3840 (quiet)", "300: 101 go", "520: admit 1 to 7680 (quiet)", "920: admit 1 to 11520 (quiet)")
 	if st, _ := s.c.Status(1800*ms, 1); st.Slices != 2 || st.Preempted != 0 || st.ExtraSeconds > 0.021 {
 		t.Errorf("status %+v, want two slices, no preemption, 20 ms of delay", st)
 	}
-	if v := s.c.View(); v.Totals.Slices != 2 || v.Totals.SliceSeconds != 1 || v.Totals.Held != 0 || v.Way != BySlices {
+	if v := s.c.View(); v.Totals.Slices != 2 || v.Totals.SliceSeconds != 0.8 || v.Totals.Held != 0 || v.Way != BySlices {
 		t.Errorf("%+v", v)
 	}
 }
@@ -88,14 +88,14 @@ func TestSlicesAfterAPreemption(t *testing.T) {
 	s.short(1000, 100)
 	s.back(1050, 1, 10_000)
 	s.first(1060, 100)
-	s.sliced(1560, 1, 10_000)
-	s.expect("0: 1 go", "1000: 100 go", "1000: preempt 1 (blocking)", "1060: admit 1 to 15542 (quiet)", "1560: admit 1 to 20830 (quiet)")
+	s.sliced(1480, 1, 10_000)
+	s.expect("0: 1 go", "1000: 100 go", "1000: preempt 1 (blocking)", "1060: admit 1 to 13840 (quiet)", "1480: admit 1 to 17680 (quiet)")
 	s.until(11_600) // this slice takes far too long, but nobody waits
 	s.expect()
 	s.short(11_600, 101)
 	s.expect("11600: 101 go", "11600: preempt 1 (blocking)")
 	s.sliced(11_610, 1, 15_000) // it ends in this very moment: its work counts
-	if v := s.c.View(); v.Totals.Late != 1 || v.Totals.Preempted != 1 || v.HeldTokens != 50_000-20_830 {
+	if v := s.c.View(); v.Totals.Late != 1 || v.Totals.Preempted != 1 || v.HeldTokens != 50_000-17_680 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -110,7 +110,7 @@ func TestSlicesWhereTheEngineCannotStop(t *testing.T) {
 	s.first(6000, 1)
 	s.first(6010, 100)
 	s.long(300_000, 2, 50_000)
-	s.expect("0: 1 go", "1000: 100 go", "300000: 2 held", "300000: admit 2 to 5079 (quiet)")
+	s.expect("0: 1 go", "1000: 100 go", "300000: 2 held", "300000: admit 2 to 3840 (quiet)")
 }
 
 // One that waited enough is not kept waiting any more, and still lets short turns in between its slices.
@@ -118,9 +118,9 @@ func TestImmuneOnesGoInSlices(t *testing.T) {
 	s := tell(t, Options{MaxExtraDelay: 100 * time.Millisecond}, cuts)
 	s.short(0, 100)
 	s.long(1, 1, 50_000)
-	s.until(5000)
-	s.sliced(5000, 1, 0)
-	s.expect("0: 100 go", "1: 1 held", "101: admit 1 to 6066 (immune)", "5000: admit 1 to 6665 (immune)")
+	s.until(500)
+	s.sliced(500, 1, 0)
+	s.expect("0: 100 go", "1: 1 held", "101: admit 1 to 3840 (immune)", "500: admit 1 to 7680 (immune)")
 }
 
 // A medium prompt behind a huge one goes between two of its slices, however late it comes, until such prompts have added a
@@ -129,42 +129,43 @@ func TestMediumPromptsBetweenTheSlicesOfAHugeOne(t *testing.T) {
 	s := tell(t, Options{}, cuts)
 	s.short(0, 100)
 	s.first(10, 100)
-	s.long(20, 1, 50_000) // 6.25 s with its context, so 1.56 s are left to others
+	s.long(20, 1, 50_000) // 5.5 s with its context, so 1.4 s are left to others
 	s.long(200, 2, 6000)
-	s.sliced(520, 1, 0)
-	s.first(1120, 2)
-	s.expect("0: 100 go", "20: 1 held", "20: admit 1 to 6066 (quiet)", "200: 2 held", "520: admit 2 (quiet)", "1120: admit 1 to 11834 (quiet)")
-	slice := func(at int64) { s.sliced(at, 1, s.c.all[s.c.byID[1]].slicing.prompt) }
-	for at := int64(1620); at < 3100; at += 500 {
-		slice(at)
+	at := s.slice(20, 1)
+	s.first(at+600, 2)
+	s.expect("0: 100 go", "20: 1 held", "20: admit 1 to 3840 (quiet)", "200: 2 held", "411: admit 2 (quiet)", "1011: admit 1 to 7680 (quiet)")
+	for at += 600; at < 3000; {
+		at = s.slice(at, 1)
 	}
 	s.said = nil
-	s.long(3100, 3, 8000)
-	slice(3120)
-	s.first(3700, 3)
-	s.long(3800, 4, 8000)
-	slice(4200)
-	s.expect("3100: 3 held", "3120: admit 3 (quiet)", "3700: admit 1 to 32679 (quiet)", "3800: 4 held", "4200: admit 1 to 37461 (quiet)")
+	s.long(at+10, 3, 7000)
+	at = s.slice(at, 1)
+	s.first(at+700, 3)
+	s.long(at+710, 4, 7000)
+	s.slice(at+700, 1)
+	s.expect("3197: 3 held", "3666: admit 3 (quiet)", "4366: admit 1 to 30720 (quiet)", "4376: 4 held", "4860: admit 1 to 34560 (quiet)")
 }
 
-// A prompt that went between two slices of one that is about to be done goes on before it, in slices itself. It came late, and
-// only as the other's tenant has more waiting.
+// A prompt that went between two slices of one that is about to be done goes on before it, in slices itself. More than a quarter
+// has passed the other, but its tenant has more waiting.
 func TestOneThatPassedAnotherGoesOnBeforeIt(t *testing.T) {
 	s := tell(t, Options{}, cuts)
 	s.short(0, 100)
 	s.first(10, 100)
 	s.arrive(20, Arrival{ID: 1, Tenant: 1, Fresh: 100_000})
 	s.arrive(30, Arrival{ID: 2, Tenant: 1, Fresh: 100_000})
-	at := int64(520)
-	for ; at < 7000; at += 500 {
-		s.sliced(at, 1, s.c.all[s.c.byID[1]].slicing.prompt)
+	at := int64(20)
+	for at < 7000 {
+		at = s.slice(at, 1)
 	}
 	s.said = nil
-	s.arrive(at-200, Arrival{ID: 3, Tenant: 2, Fresh: 12_000})
-	s.sliced(at, 1, s.c.all[s.c.byID[1]].slicing.prompt)
-	s.sliced(at+500, 3, 0)
-	s.first(at+1000, 3)
-	s.expect("6820: 3 held", "7020: admit 3 to 7705 (quiet)", "7520: admit 3 (quiet)", "8020: admit 1 to 82744 (quiet)")
+	s.c.all[s.c.byID[1]].passedBy = s.c.engine.prefill(100_000, 100_000) / passed
+	s.arrive(at+200, Arrival{ID: 3, Tenant: 2, Fresh: 12_000})
+	at = s.slice(at, 1)
+	at = s.slice(at, 3)
+	at = s.slice(at, 3)
+	s.first(at+500, 3)
+	s.expect("7632: 3 held", "8044: admit 3 to 3840 (quiet)", "8435: admit 3 to 7680 (quiet)", "8841: admit 3 (quiet)", "9341: admit 1 to 65280 (quiet)")
 }
 
 // Lanes are switched off while a slice is in flight: the rest goes whole when it has ended.

@@ -85,6 +85,20 @@ func (s *story) sliced(at int64, id uint64, cached int) {
 	s.note(at)
 }
 
+// slice is a slice that began at a time and takes as long as an engine of 10,000 tokens/s needs for what the ones before left
+// to it, a percent more for each thousand tokens before. It answers when it ended.
+func (s *story) slice(at int64, id uint64) int64 {
+	s.t.Helper()
+	p := &s.c.all[s.c.byID[id]].slicing
+	if !p.flying {
+		s.t.Fatalf("no slice of %d is in flight: %v", id, s.said)
+	}
+	cached := max(p.prompt, 0)
+	at += int64(float64(p.cut-cached) / 10 * (1 + contextCost*float64(p.cut+cached)/2))
+	s.sliced(at, id, cached)
+	return at
+}
+
 func (s *story) leave(at int64, id uint64) {
 	s.until(at)
 	s.c.Leave(at*ms, id)

@@ -58,7 +58,7 @@ func TestASliceIsRefused(t *testing.T) {
 	s.note(30)
 	s.first(5000, 1)
 	s.long(5001, 2, 50_000)
-	s.expect("0: 100 go", "20: 1 held", "20: admit 1 to 6066 (quiet)", "30: admit 1 (quiet)", "5001: 2 held", "5001: admit 2 to 6101 (quiet)")
+	s.expect("0: 100 go", "20: 1 held", "20: admit 1 to 3840 (quiet)", "30: admit 1 (quiet)", "5001: 2 held", "5001: admit 2 to 3840 (quiet)")
 	if v := s.c.View().Totals; v.SlicesRefused != 1 || v.Slices != 0 {
 		t.Errorf("%+v", v)
 	}
