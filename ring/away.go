@@ -152,8 +152,8 @@ func (p *Placer) rebind(i uint32, e *engine, b *Binding, seen int64) {
 	}
 	if moved {
 		p.share.away.told.Rebound++
-		if s.followed == createdHere && s.inFlight > 0 {
-			s.followed = contested // its first turn is not answered: this is no later one
+		if s.followed == begunHere {
+			s.followed = contested // its first turn has no answer yet: this is no later one
 		}
 		if s.active {
 			p.bind(i, e)
@@ -166,10 +166,7 @@ func (p *Placer) rebind(i uint32, e *engine, b *Binding, seen int64) {
 		}
 		s.shared, s.short = 0, 0
 	}
-	if b.Reset && s.named {
-		p.sessions.setTail(i, 0, 0, false)
-	}
-	if tokens := max(b.Tokens-int(s.shared), 0); moved || b.Reset || tokens > int(s.context) {
+	if tokens := max(b.Tokens-int(s.shared), 0); moved || tokens > int(s.context) {
 		if s.active {
 			p.setContext(i, tokens)
 		} else {

@@ -100,8 +100,8 @@ func (p *Placer) record(l *look, d *Decision, ch *Charge, r resolved) {
 			s.parent = r.owner
 		}
 		p.totals.Sessions++
-		if p.share != nil && s.named {
-			s.followed = createdHere
+		if p.share != nil && s.named && len(p.chain) > 0 && len(p.chain) <= max(l.t.Prompt.First, 1) {
+			s.followed = begunHere
 		}
 	} else {
 		p.seen(i)
@@ -158,6 +158,7 @@ func (c *Charge) toRunning() {
 	c.e.queued--
 	c.e.running++
 	if c.p.share != nil {
+		c.p.uncontested(c)
 		c.p.tellLoad(c)
 	}
 }

@@ -151,16 +151,28 @@ func (p *Placer) anotherHistory(t *Turn, i uint32, key uint64) bool {
 	return !here && (begins || elsewhere) // it begins, and the session did not begin like this, or it is warm where the session is not
 }
 
-// What session.followed says where there are other proxies. The first two hold until the session's next turn here.
+// What session.followed says where there are other proxies. The first ends with the first token of an answer, the
+// first two end with the session's next turn here.
 const (
-	createdHere    = 1 // by its only turn here so far, when nobody had told of its key
-	contested      = 2 // and before that was answered others told that it lives elsewhere
+	begunHere      = 1 // by its only turn, which begins a history and has no token of an answer yet, when nobody had told of its key
+	contested      = 2 // and before there was one others told that it lives elsewhere
 	metByBeginning = 3 // by a turn without an id that began as it did: a fork's, perhaps
 )
 
+// uncontested notes that a turn is being answered: what others tell of its session from now on may be of a later one. That its end
+// has not been noticed yet says nothing, as its client may know it and have gone on elsewhere.
+func (p *Placer) uncontested(c *Charge) {
+	if c.session == none {
+		return
+	}
+	if s := p.sessions.all.at(c.session); s.key == c.key && s.followed == begunHere {
+		s.followed = 0
+	}
+}
+
 // takenOver tells that a session's key has been given to another history at another proxy, before either had heard of the other. One
 // of the two is what all believe of the key by now; if it is not this one, this one is warm elsewhere and nobody says that it moved.
-// A session that was known to others before it moved is not contested: it goes where they say.
+// A session that was known to others before it moved is not contested, nor is one that came here with a history: it goes where they say.
 func (p *Placer) takenOver(t *Turn, i uint32) bool {
 	s := p.sessions.all.at(i)
 	e := p.engineOf(s.engine)

@@ -22,7 +22,7 @@ type session struct {
 	told              told // to or by other proxies
 
 	inFlight uint16
-	followed uint8 // turns in a row that extended the new history; where there are other proxies: see createdHere
+	followed uint8 // turns in a row that extended the new history; where there are other proxies: see begunHere
 	short    uint8 // answers in a row that had less cached than expected
 	active   bool
 	tailed   bool // to be found by its tail

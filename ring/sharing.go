@@ -18,7 +18,6 @@ type Binding struct {
 	Tokens int           // context that it keeps there
 	Life   time.Duration // what is left until it is forgotten
 	Tail   bool          // Key comes from a prompt: the way to a session that cannot be told by its beginning, or a milestone
-	Reset  bool          // the session has a new history: what is known of its last prompt is void. Taken in, but not told any more
 	Home   bool          // the ring says the same: news of little worth
 	Urgent bool          // new or moved: its next turn may reach another proxy at once
 }

@@ -72,6 +72,40 @@ func TestMergingIsOrderFree(t *testing.T) {
 	})
 }
 
+// What a book holds is merged into it again, at once or later with less life left, as copies come that were under way for as long: it
+// is no news, whoever passes it on, and nothing changes, neither what it holds nor how long that lives.
+func TestMergingAgainChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := int64(time.Second)
+		b := merged(now, rapid.SliceOfN(anyEntry(), 1, 30).Draw(t, "entries"))
+		held := b.All(now, 1000)
+		for range rapid.IntRange(1, 10).Draw(t, "again") {
+			copied := rapid.SampledFrom(held).Draw(t, "copy")
+			now += int64(time.Duration(rapid.IntRange(0, 3000).Draw(t, "pause")) * time.Millisecond)
+			copied.Life -= time.Duration(now - int64(time.Second))
+			until, hashes, digest, n := content(b, now), b.Hashes(), b.Digest(), b.Len()
+			before := b.Totals()
+			if b.Merge(now, copied) {
+				t.Fatalf("%+v is news again", copied)
+			}
+			after := b.Totals()
+			if before.Known++; after != before {
+				t.Fatalf("counted as %+v, not %+v", after, before)
+			}
+			if !reflect.DeepEqual(content(b, now), until) || !reflect.DeepEqual(b.Hashes(), hashes) || b.Digest() != digest || b.Len() != n {
+				t.Fatalf("%+v changes what is held", copied)
+			}
+		}
+		// A copy with more life than is left, from one whose clock stood still while it was under way, revives nothing.
+		copied := rapid.SampledFrom(held).Draw(t, "late copy")
+		old, lives := b.Get(now, copied.Key, copied.Kind)
+		b.Merge(now, copied)
+		if got, still := b.Get(now, copied.Key, copied.Kind); got != old || still != lives {
+			t.Fatalf("a late copy makes %+v of %+v", got, old)
+		}
+	})
+}
+
 // Whatever is exchanged, in whatever order, nothing outlives what its writer gave it by more than the time under way, and all is
 // gone in the end: no copy revives another.
 func TestEverythingExpiresEverywhere(t *testing.T) {
@@ -262,7 +296,7 @@ func TestOwnNewsComesFirstAndTheShortestContextsAreShed(t *testing.T) {
 
 func TestTheBudgetHoldsOverAnyTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBudget(1000)
+		b := newBudget(1000, time.Second/2)
 		now, spent := int64(0), 0
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			now += int64(time.Duration(rapid.IntRange(0, 500).Draw(t, "pause")) * time.Millisecond)

@@ -16,8 +16,11 @@ type budget struct {
 	refused uint64 // times that there was too little
 }
 
-// newBudget allows rate bytes per second, and what half a second allows at once.
-func newBudget(rate float64) *budget { return &budget{rate: rate, burst: rate / 2, level: rate / 2} }
+// newBudget allows rate bytes per second, and at once what was saved in some time.
+func newBudget(rate float64, saved time.Duration) *budget {
+	burst := rate * saved.Seconds()
+	return &budget{rate: rate, burst: burst, level: burst}
+}
 
 // longestDebt is for how many seconds all else waits after something that must not.
 const longestDebt = 4
@@ -30,11 +33,14 @@ func (b *budget) fill(now int64) {
 }
 
 // take spends n bytes if they are there.
-func (b *budget) take(now int64, n int) bool {
+func (b *budget) take(now int64, n int) bool { return b.takeAbove(now, n, 0) }
+
+// takeAbove spends n bytes if they are there and leave a share of the burst.
+func (b *budget) takeAbove(now int64, n int, share float64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.fill(now)
-	if b.level < float64(n) {
+	if b.level-float64(n) < share*b.burst {
 		b.refused++
 		return false
 	}
@@ -51,6 +57,9 @@ func (b *budget) owe(now int64, n int) {
 	b.level = max(b.level-float64(n), -longestDebt*b.rate)
 	b.spent += uint64(n)
 }
+
+// everHas tells whether so many bytes can be saved.
+func (b *budget) everHas(n int) bool { return float64(n) <= b.burst }
 
 // available is how many bytes are there.
 func (b *budget) available(now int64) int {

@@ -11,7 +11,7 @@ func (c *Cluster) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	c.sendNews()
+	c.sendNews(c.now())
 	c.sendLoads(c.now(), true) // nothing is charged any more
 	c.sayGoodbye()
 	err := c.list.Leave(500 * time.Millisecond)

@@ -7,8 +7,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/warmring/warmring/ring"
 )
 
 // Cluster is this proxy's membership among the proxies. Start makes one, Close leaves.
@@ -53,6 +56,13 @@ type Cluster struct {
 	// telling is held while entries go from the Placer to the Book or back, so that View shows no news as told that is in neither.
 	telling sync.Mutex
 
+	// numbering is held while charges are read and given their message's number, so that a greater number never tells of an earlier moment.
+	numbering sync.Mutex
+	owed      []ring.Load // what the straight way had no room for, as it was then
+
+	// summing is held while what others charged is summed up and given to the Placer, so that no older sum replaces a newer one.
+	summing sync.Mutex
+
 	alone  atomic.Bool // ready without anybody's state
 	lonely lonely
 	counts counts
@@ -94,8 +104,8 @@ func Start(opt Options) (*Cluster, error) {
 	c.loads = newLoads()
 	c.digests = newDigests()
 	c.asks = newAsks()
-	c.budget = newBudget(float64(opt.Budget) * ownShare)
-	c.quick = newBudget(float64(opt.Budget) * quickShare)
+	c.budget = newBudget(float64(opt.Budget)*ownShare, time.Second/2)
+	c.quick = newBudget(float64(opt.Budget)*quickShare, time.Second)
 	c.library = newLibraryLog(opt.Log)
 	c.inbox = make(chan []byte, maxInbox)
 	c.replies = make(chan reply, 4)

@@ -72,7 +72,8 @@ func (c *Cluster) times() int {
 func (d *delegate) LocalState(join bool) []byte {
 	c := (*Cluster)(d)
 	now := c.now()
-	m := Message{Sender: c.node, Sequence: c.sequence.Add(1), Interval: c.interval(0), HasLoads: true, Loads: c.opt.Placer.Loads(nil)}
+	m := Message{Sender: c.node, Interval: c.interval(0), HasLoads: true}
+	m.Loads, m.Sequence = c.numberedLoads()
 	for _, s := range c.states() {
 		m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
 	}
@@ -131,7 +132,7 @@ func (v *events) NotifyLeave(n *memberlist.Node) {
 		return
 	}
 	id, left := v.members.remove(n, time.Now())
-	v.opt.Placer.SetRemote(v.loads.forget(id))
+	(*Cluster)(v).charged(func() []ring.Load { return v.loads.forget(id) })
 	if left {
 		(*Cluster)(v).left(n.Name)
 	} // else judge tells in a moment

@@ -187,6 +187,6 @@ func (c *Cluster) sendDigests(now int64, all []*member) {
 		if c.budget.available(now) < len(all)*(maxPacket+packetCost) {
 			return
 		}
-		c.tell(now, all, &Message{Sender: c.node, Digests: c.digests.due(now, maxPacket/digestSize)})
+		c.tell(now, all, &Message{Sender: c.node, Sequence: c.sequence.Add(1), Digests: c.digests.due(now, maxPacket/digestSize)})
 	}
 }

@@ -18,11 +18,9 @@ const (
 	Goodbye Kind = 5 // Key is a member that leaves by its own will
 )
 
-// Flags of Session entries.
-const (
-	FlagReset uint8 = 1 << iota // the session has a new history
-	FlagHome                    // it lives where the ring puts it: proxies that miss this entry agree all the same
-)
+// FlagHome is set in Session entries of sessions that live where the ring puts them: proxies that miss one agree all the same. Bits that a
+// version does not know are kept and passed on; the lowest is left free, as earlier ones may set it.
+const FlagHome uint8 = 1 << 1
 
 // Entry is one versioned fact. It travels with what is left of its life, and is kept with the time of its end on its keeper's own
 // clock: clocks are never compared.
@@ -80,7 +78,7 @@ func (e *Entry) worth() uint8 {
 func (e *Entry) binding() ring.Binding {
 	return ring.Binding{
 		Key: e.Key, Engine: e.Value, Tokens: ring.ClassTokens(e.Size), Life: e.Life,
-		Tail: e.Kind == Tail, Reset: e.Flags&FlagReset != 0, Home: e.Flags&FlagHome != 0,
+		Tail: e.Kind == Tail, Home: e.Flags&FlagHome != 0,
 	}
 }
 
@@ -89,9 +87,6 @@ func entryOf(b *ring.Binding) Entry {
 	e := Entry{Key: b.Key, Value: b.Engine, Kind: Session, Size: ring.SizeClass(b.Tokens), Life: b.Life}
 	if b.Tail {
 		e.Kind = Tail
-	}
-	if b.Reset {
-		e.Flags |= FlagReset
 	}
 	if b.Home {
 		e.Flags |= FlagHome

@@ -16,7 +16,7 @@ const (
 func (c *Cluster) sayGoodbye() {
 	now := c.now()
 	e := c.write(now, Entry{Key: uint64(c.node), Kind: Goodbye, Life: goodbyeLife})
-	c.sendQuick(now, []Entry{e}, nil)
+	c.sendQuick(now, c.sequence.Add(1), []Entry{e}, nil)
 }
 
 // left counts a member that is gone and has said so.

@@ -12,58 +12,74 @@ import (
 // is older is unknown, which is not 0: it is left out of the sums, so that the own charges decide.
 const silence = 2 * time.Second
 
-// loads is what the members have charged, each as it last told. Safe for concurrent use.
+// loads is what the members have charged, each as it last told. The library hands on the packets of a burst in reverse, so what counts is
+// the number that a message has from its sender, for each engine by itself. Safe for concurrent use.
 type loads struct {
 	mu      sync.Mutex
 	members map[uint32]*memberLoads
-	old     uint64 // reports that came after newer ones
+	old     uint64 // messages with something that came after newer ones
 }
 
 type memberLoads struct {
 	at       int64
 	interval time.Duration
-	sequence uint64
+	report   uint64 // number of the newest full report: what is older says nothing any more
+	newest   uint64 // number of the newest message
 	stale    bool
-	engines  map[uint32]ring.Load
+	engines  map[uint32]numberedLoad // those of 0 are kept until the next report, for their number
+}
+
+type numberedLoad struct {
+	ring.Load
+	number uint64 // of the message that told it
 }
 
 func newLoads() *loads { return &loads{members: make(map[uint32]*memberLoads)} }
 
-// take notes a member's report and returns the new sums of the engines that it concerns. A full report replaces all that the
-// member said before, another what it said of these engines. Reports older than the last one are left.
+// take notes a member's message and returns the new sums of the engines that it concerns. A full report replaces all that the member
+// said before, another message what it said of these engines. Messages may come in any order and number: the result is that of their
+// numbers' order.
 func (l *loads) take(now int64, m *Message) []ring.Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.members[m.Sender]
-	if old != nil && m.Sequence <= old.sequence {
-		l.old++
-		return nil
-	}
-	if old == nil {
+	from := l.members[m.Sender]
+	if from == nil {
 		if !m.HasLoads && len(m.Loud) == 0 {
 			return nil
 		}
-		old = &memberLoads{engines: make(map[uint32]ring.Load), interval: silence}
-		l.members[m.Sender] = old
+		from = &memberLoads{engines: make(map[uint32]numberedLoad), interval: silence}
+		l.members[m.Sender] = from
+	}
+	if m.Sequence > from.newest {
+		from.newest, from.at, from.stale = m.Sequence, now, false
+	}
+	if m.Sequence <= from.report {
+		l.old++
+		return nil
 	}
 	var touched []uint32
-	old.sequence, old.at, old.stale = m.Sequence, now, false
 	if m.HasLoads {
-		old.interval = m.Interval
-		for id := range old.engines {
-			touched = append(touched, id)
+		from.report, from.interval = m.Sequence, m.Interval
+		for id, load := range from.engines {
+			if load.number < m.Sequence {
+				touched = append(touched, id)
+				delete(from.engines, id)
+			}
 		}
-		clear(old.engines)
 	}
+	outdated := false
 	for _, list := range [2][]ring.Load{m.Loads, m.Loud} {
 		for _, load := range list {
-			touched = append(touched, load.Engine)
-			if load.Queued == 0 && load.Running == 0 {
-				delete(old.engines, load.Engine)
+			if from.engines[load.Engine].number > m.Sequence {
+				outdated = true
 				continue
 			}
-			old.engines[load.Engine] = load
+			touched = append(touched, load.Engine)
+			from.engines[load.Engine] = numberedLoad{load, m.Sequence}
 		}
+	}
+	if outdated {
+		l.old++
 	}
 	return l.sums(touched)
 }
@@ -80,6 +96,7 @@ func (l *loads) age(now int64) []ring.Load {
 				touched = append(touched, id)
 			}
 			clear(m.engines)
+			m.report = m.newest // what comes late is of before the silence
 		}
 	}
 	return l.sums(touched)

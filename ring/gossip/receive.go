@@ -127,7 +127,7 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 		}
 	}
 	if m.HasLoads || len(m.Loud) > 0 {
-		c.opt.Placer.SetRemote(c.loads.take(now, m))
+		c.charged(func() []ring.Load { return c.loads.take(now, m) })
 	}
 	if from != nil && (m.HasLoads || state) {
 		from.see(now, m.Sights, !state)
@@ -142,6 +142,15 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 	}
 	if m.AnswerID != 0 {
 		c.asks.answer(m.AnswerID, m.Answer)
+	}
+}
+
+// charged gives the Placer new sums of what others have charged.
+func (c *Cluster) charged(sums func() []ring.Load) {
+	c.summing.Lock()
+	defer c.summing.Unlock()
+	if list := sums(); len(list) > 0 {
+		c.opt.Placer.SetRemote(list)
 	}
 }
 

@@ -10,12 +10,15 @@ func (c *Cluster) sendLoads(now int64, last bool) {
 	if len(all) == 0 {
 		return
 	}
-	m := c.report(last)
-	content := string(m.Append(nil))
-	pause := c.interval(len(content))
 	r := &c.members.reported
 	r.Lock()
 	defer r.Unlock()
+	m := c.report(last)
+	number := m.Sequence
+	m.Sequence = 0 // no part of what is compared
+	content := string(m.Append(nil))
+	m.Sequence = number
+	pause := c.interval(len(content))
 	room := max(maxPacket-len(content)-20, 0) / digestSize
 	if pause > heartbeat && !last {
 		n := min((len(all)*int(report)+int(pause)-1)/int(pause), len(all))
@@ -41,22 +44,28 @@ func (c *Cluster) sendLoads(now int64, last bool) {
 // report is the part of it that does not change for as long as nothing happens.
 func (c *Cluster) report(last bool) *Message {
 	m := &Message{Sender: c.node, HasLoads: true}
-	if !last {
-		m.Loads = c.opt.Placer.Loads(nil)
-	}
 	for _, s := range c.states() {
 		if s.State != ring.Ready && s.State != ring.Busy {
 			m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
 		}
+	}
+	if m.Loads, m.Sequence = c.numberedLoads(); last {
+		m.Loads = nil
 	}
 	m.Loads = m.Loads[:min(len(m.Loads), maxPacket*3/4/loadSize)] // more would not fit; the rest counts as unknown
 	m.Sights = m.Sights[:min(len(m.Sights), maxPacket/4/5)]
 	return m
 }
 
-// tell sends one message to some members, by packet.
+// numberedLoads is what is charged here, and the number of the message that tells it.
+func (c *Cluster) numberedLoads() ([]ring.Load, uint64) {
+	c.numbering.Lock()
+	defer c.numbering.Unlock()
+	return c.opt.Placer.Loads(nil), c.sequence.Add(1)
+}
+
+// tell sends one numbered message to some members, by packet.
 func (c *Cluster) tell(now int64, to []*member, m *Message) {
-	m.Sequence = c.sequence.Add(1)
 	b := m.Append(nil)
 	c.budget.owe(now, len(to)*(len(b)+packetCost))
 	for _, mem := range to {

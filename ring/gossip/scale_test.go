@@ -50,7 +50,7 @@ func spreadTimes(t *testing.T, all []*proxy, names []string, perSecond int, duri
 			now := clock()
 			e := p.write(now, Entry{Key: random.Uint64(), Value: ring.EngineID(name), Kind: Session, Size: size + uint8(random.IntN(30)), Life: time.Hour})
 			list = append(list, &placed{session: e.Key, engine: name, at: time.Now(), size: e.Size})
-			p.sendQuick(now, []Entry{e}, nil)
+			p.sendQuick(now, p.sequence.Add(1), []Entry{e}, nil)
 		}
 		look()
 		time.Sleep(2 * time.Millisecond)

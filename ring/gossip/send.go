@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	gather       = 2 * time.Millisecond // news that comes at once goes out at once, but in one packet
-	maxPacket    = 1200                 // bytes of a message that goes by packet, so that it fits one with all that is around it
+	maxPacket    = 1200 // bytes of a message that goes by packet, so that it fits one with all that is around it
 	report       = 250 * time.Millisecond
 	heartbeat    = 500 * time.Millisecond // loads are told so often though they are the same
 	longestPause = 10 * time.Second
@@ -18,67 +17,6 @@ const (
 	maxReply     = 600  // entries per comparison: 16 KB
 	compareFor   = 3 * time.Second
 )
-
-// flush sends the Placer's news: the first at once, as a session's next turn may be under way, then what gathers meanwhile.
-func (c *Cluster) flush() {
-	for {
-		select {
-		case <-c.base.Done():
-			return
-		case <-c.wake:
-		}
-		c.sendNews()
-		if !sleep(c.base, gather) {
-			return
-		}
-	}
-}
-
-// sendNews writes what the Placer has placed into the Book and sends what is urgent straight to every member.
-func (c *Cluster) sendNews() {
-	now := c.now()
-	var urgent []Entry
-	c.telling.Lock()
-	bindings, loads := c.opt.Placer.Collect(nil, nil)
-	for i := range bindings {
-		e := c.write(now, entryOf(&bindings[i]))
-		if bindings[i].Urgent {
-			urgent = append(urgent, e)
-		}
-	}
-	c.telling.Unlock()
-	if len(urgent)+len(loads) > 0 {
-		c.sendQuick(now, urgent, loads)
-	}
-}
-
-// sendQuick sends entries and loads to every member, as far as the budget for that goes. What is left out goes by gossip.
-func (c *Cluster) sendQuick(now int64, entries []Entry, loads []ring.Load) {
-	all := c.members.all()
-	if len(all) == 0 {
-		return
-	}
-	newestFirst(entries)
-	for len(entries)+len(loads) > 0 {
-		m := Message{Sender: c.node, Sequence: c.sequence.Add(1)}
-		n := min(len(loads), maxPacket/2/loadSize)
-		m.Loud, loads = loads[:n], loads[n:]
-		n = min(len(entries), (maxPacket-30-len(m.Loud)*loadSize)/entrySize)
-		m.Direct, entries = entries[:n], entries[n:]
-		b := m.Append(nil)
-		cost := len(all) * (len(b) + packetCost)
-		if c.budget.available(now) < cost || !c.quick.take(now, cost) {
-			c.counts.quickSkipped.Add(1)
-			return
-		}
-		c.budget.owe(now, cost)
-		c.counts.quickSent.Add(1)
-		start := rand.IntN(len(all)) // nobody is always the last to know
-		for i := range all {
-			_ = c.list.SendBestEffort(&all[(start+i)%len(all)].node, b)
-		}
-	}
-}
 
 // send sends one message to one member, by packet.
 func (c *Cluster) send(now int64, to *member, m *Message) {
@@ -108,9 +46,7 @@ func (c *Cluster) tend() {
 		}
 		now := c.now()
 		c.sendLoads(now, false)
-		if aged := c.loads.age(now); len(aged) > 0 {
-			c.opt.Placer.SetRemote(aged)
-		}
+		c.charged(func() []ring.Load { return c.loads.age(now) })
 		c.judge(time.Now())
 		if tick++; tick%2 == 0 && now < c.compareUntil.Load() {
 			if all := c.members.all(); len(all) > 0 {

@@ -16,7 +16,7 @@ func (c *Cluster) Drain(engine string, drained bool) {
 		e.Value = 1
 	}
 	e = c.write(c.now(), e)
-	c.sendQuick(c.now(), []Entry{e}, nil)
+	c.sendQuick(c.now(), c.sequence.Add(1), []Entry{e}, nil)
 }
 
 // Drained tells what was last said of an engine's drain; known is false if nobody said anything.
@@ -33,5 +33,5 @@ func (c *Cluster) Saw(engine string, state ring.State) {
 		return
 	}
 	e := c.write(now, Entry{Key: key, Kind: Hint, Value: uint32(state), Life: hintLife})
-	c.sendQuick(now, []Entry{e}, nil)
+	c.sendQuick(now, c.sequence.Add(1), []Entry{e}, nil)
 }
