@@ -92,6 +92,18 @@ type counts struct {
 
 // Start opens the ports and joins in the background; Ready tells when that is done. The caller must Close.
 func Start(opt Options) (*Cluster, error) {
+	c, err := create(opt)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range []func(){c.receive, c.flush, c.tend, c.join, c.askLoop, c.replyLoop} {
+		c.work.Go(run)
+	}
+	return c, nil
+}
+
+// create makes a member with open ports that does nothing by itself.
+func create(opt Options) (*Cluster, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
@@ -120,9 +132,6 @@ func Start(opt Options) (*Cluster, error) {
 	if err := c.open(); err != nil {
 		c.stop()
 		return nil, err
-	}
-	for _, run := range []func(){c.receive, c.flush, c.tend, c.join, c.askLoop, c.replyLoop} {
-		c.work.Go(run)
 	}
 	return c, nil
 }

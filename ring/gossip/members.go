@@ -42,7 +42,8 @@ type members struct {
 		sync.Mutex
 		at      int64
 		content string
-		next    int // of all, where not all are told at once
+		next    int     // of all, where not all are told at once
+		due     float64 // how many of them are to be told now
 	}
 }
 

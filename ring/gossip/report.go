@@ -1,6 +1,20 @@
 package gossip
 
-import "github.com/warmring/warmring/ring"
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/warmring/warmring/ring"
+)
+
+const (
+	report         = 250 * time.Millisecond
+	heartbeat      = 500 * time.Millisecond // loads are told so often though they are the same
+	longestPause   = 10 * time.Second       // between reports to one member; where there are more members than that allows, reports are shorter
+	shortestReport = 120                    // bytes: with some hundreds of members more, the pauses become longer after all
+	reportShare    = 0.30                   // of the budget
+)
 
 // sendLoads tells the members what is charged here, which engines are not ready, and what was read of engines. Where the budget allows it at
 // once, all of them hear the same; where there are too many for that, some hear it with each tick, so that each does once in the
@@ -13,23 +27,24 @@ func (c *Cluster) sendLoads(now int64, last bool) {
 	r := &c.members.reported
 	r.Lock()
 	defer r.Unlock()
-	m := c.report(last)
+	limit := c.reportLimit(len(all))
+	m := c.report(last, limit)
 	number := m.Sequence
 	m.Sequence = 0 // no part of what is compared
 	content := string(m.Append(nil))
 	m.Sequence = number
-	pause := c.interval(len(content))
-	room := max(maxPacket-len(content)-20, 0) / digestSize
+	room, untold := max(limit-len(content), 0)/digestSize, c.digests.untold()
+	pause := c.interval(len(content) + min(untold, room)*digestSize)
 	if pause > heartbeat && !last {
-		n := min((len(all)*int(report)+int(pause)-1)/int(pause), len(all))
-		m.Interval, m.Digests = pause+report, c.digests.recent(now, c.node, pause+report, room)
-		for range n {
+		m.Interval, m.Digests = pause+report, c.digests.recent(now, c.node, pause+2*report, room)
+		r.due += float64(len(all)) * float64(report) / float64(max(pause, c.interval(len(m.Append(nil)))))
+		for ; r.due >= 1; r.due-- {
 			r.next = (r.next + 1) % len(all)
 			c.tell(now, all[r.next:r.next+1], m)
 		}
 		return
 	}
-	since, untold := now-r.at, c.digests.untold()
+	since := now - r.at
 	if !last && r.at != 0 && (since < int64(pause-report/2) || untold == 0 && content == r.content && since < int64(heartbeat-report/2)) {
 		return
 	}
@@ -41,19 +56,35 @@ func (c *Cluster) sendLoads(now int64, last bool) {
 	}
 }
 
-// report is the part of it that does not change for as long as nothing happens.
-func (c *Cluster) report(last bool) *Message {
+// reportLimit is how long a report to so many members may be: a packet, and no more than can be told to all of them in the longest pause.
+func (c *Cluster) reportLimit(members int) int {
+	bytes := float64(c.opt.Budget) * reportShare * longestPause.Seconds()
+	return min(max(int(bytes)/members-packetCost, shortestReport), maxPacket-20)
+}
+
+// interval is how often so many bytes can be told to all members within their share of the budget.
+func (c *Cluster) interval(bytes int) time.Duration {
+	perSecond := float64(c.opt.Budget) * reportShare
+	return max(time.Duration(float64(c.members.count()*(bytes+packetCost))/perSecond*float64(time.Second)), report)
+}
+
+// report is the part of it that does not change for as long as nothing happens. Of loads that would not fit the heaviest are told, and
+// the rest counts as unknown.
+func (c *Cluster) report(last bool, limit int) *Message {
 	m := &Message{Sender: c.node, HasLoads: true}
 	for _, s := range c.states() {
 		if s.State != ring.Ready && s.State != ring.Busy {
 			m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
 		}
 	}
+	m.Sights = m.Sights[:min(len(m.Sights), limit/4/5)]
 	if m.Loads, m.Sequence = c.numberedLoads(); last {
 		m.Loads = nil
 	}
-	m.Loads = m.Loads[:min(len(m.Loads), maxPacket*3/4/loadSize)] // more would not fit; the rest counts as unknown
-	m.Sights = m.Sights[:min(len(m.Sights), maxPacket/4/5)]
+	for over := len(m.Append(nil)) - limit; over > 0 && len(m.Loads) > 0; over = len(m.Append(nil)) - limit {
+		slices.SortFunc(m.Loads, func(a, b ring.Load) int { return cmp.Compare(b.Waiting, a.Waiting) })
+		m.Loads = m.Loads[:len(m.Loads)-min((over+loadSize-1)/loadSize, len(m.Loads))]
+	}
 	return m
 }
 

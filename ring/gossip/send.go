@@ -9,13 +9,9 @@ import (
 )
 
 const (
-	maxPacket    = 1200 // bytes of a message that goes by packet, so that it fits one with all that is around it
-	report       = 250 * time.Millisecond
-	heartbeat    = 500 * time.Millisecond // loads are told so often though they are the same
-	longestPause = 10 * time.Second
-	reportShare  = 0.30 // of the budget
-	maxReply     = 600  // entries per comparison: 16 KB
-	compareFor   = 3 * time.Second
+	maxPacket  = 1200 // bytes of a message that goes by packet, so that it fits one with all that is around it
+	maxReply   = 600  // entries per comparison: 16 KB
+	compareFor = 3 * time.Second
 )
 
 // send sends one message to one member, by packet.
@@ -23,13 +19,6 @@ func (c *Cluster) send(now int64, to *member, m *Message) {
 	b := m.Append(nil)
 	c.budget.owe(now, len(b)+packetCost)
 	_ = c.list.SendBestEffort(&to.node, b)
-}
-
-// interval is how often loads can be told to all members within their share of the budget.
-func (c *Cluster) interval(bytes int) time.Duration {
-	perSecond := float64(c.opt.Budget) * reportShare
-	pause := time.Duration(float64(c.members.count()*(bytes+packetCost)) / perSecond * float64(time.Second))
-	return min(max(pause, report), longestPause)
 }
 
 // tend does what is due regularly.
