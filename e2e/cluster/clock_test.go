@@ -66,6 +66,7 @@ func wrongClock(t *testing.T) (string, error) {
 // Wall clocks five minutes apart decide nothing: sessions that move between engines, and operators' drains, are followed by all
 // proxies, whichever had the last word.
 func TestClocksFiveMinutesOff(t *testing.T) {
+	t.Parallel() // half of it is the build
 	f := described(t, 3, 4)
 	program, err := wrongClock(t)
 	if err != nil {

@@ -57,6 +57,7 @@ func TestForksFollowTheirParentToAnyProxy(t *testing.T) {
 // C093 with moves: one engine is overloaded with long prompts, another is drained and put back. Whoever gets a session's next turn
 // knows where it went.
 func TestMovesAreFollowedByAll(t *testing.T) {
+	t.Parallel() // it waits for a slow engine
 	f := described(t, 3, 0)
 	f.engine("e0", 1) // slow, so that its work waits for long
 	for _, name := range []string{"e1", "e2", "e3"} {

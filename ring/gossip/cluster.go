@@ -117,7 +117,7 @@ func create(opt Options) (*Cluster, error) {
 	c.digests = newDigests()
 	c.asks = newAsks()
 	c.budget = newBudget(float64(opt.Budget)*ownShare, time.Second/2)
-	c.quick = newBudget(float64(opt.Budget)*quickShare, time.Second)
+	c.quick = newBudget(float64(opt.Budget)*quickShare, quickSaved)
 	c.library = newLibraryLog(opt.Log)
 	c.inbox = make(chan []byte, maxInbox)
 	c.replies = make(chan reply, 4)
