@@ -32,6 +32,7 @@ type LaneTraffic struct {
 // LaneRun is how a LaneTraffic went.
 type LaneRun struct {
 	Alone     []time.Duration // times to first token of short warm turns before the first long prompt
+	AloneAll  []time.Duration // until their last token
 	Short     []time.Duration // of those that began while long prompts were under way
 	Whole     []time.Duration // until their last token
 	Long      []time.Duration // times to first token of long prompts
@@ -46,7 +47,12 @@ func (r *LaneRun) ShortAt(q float64) time.Duration { return Quantile(r.Short, q)
 
 // LaneVariants are the ways through the proxy that are compared, by what its configuration says.
 func LaneVariants() []LaneVariant {
-	return []LaneVariant{{"lanes off", "lanes.off = true\n", ""}, {"hold only", "", "preempt = \"no\"\n"}, {"lanes on", "", ""}}
+	return []LaneVariant{
+		{"lanes off", "lanes.off = true\n", ""},
+		{"hold only", "", "preempt = \"no\"\n"},
+		{"aborts", "lanes.slices = false\n", ""},
+		{"lanes on", "", ""},
+	}
 }
 
 // LaneVariant is one of them.
@@ -77,12 +83,12 @@ func (l LaneTraffic) Run(ctx context.Context) (*LaneRun, error) {
 	for i := range sessions {
 		sessions[i] = l.session(i)
 		for turn := range 3 { // the first one fills the cache, the others show how fast a warm one is
-			first, _, err := l.turn(ctx, sessions[i])
+			first, total, err := l.turn(ctx, sessions[i])
 			if err != nil {
 				return nil, err
 			}
 			if turn > 0 {
-				run.Alone = append(run.Alone, first)
+				run.Alone, run.AloneAll = append(run.Alone, first), append(run.AloneAll, total)
 			}
 		}
 	}

@@ -19,39 +19,38 @@ import (
 // ratios hold on any machine; times only on one that does nothing else, where WARMRING_FIGURES=1 asks for them too: they stretch
 // with what one long prompt takes, idle on an idle machine.
 type laneGoals struct {
-	idle   time.Duration // of a long prompt without lanes, on a core of its own
-	p50    time.Duration // of short turns' times to first token
-	most   time.Duration // of most short turns'
-	mostAt float64       // which quantile that is
-	ratio  float64       // of the short turns' P99 to that without lanes, at most
-	slower float64       // of the time that all long prompts take to that without lanes, at most
+	idle time.Duration // of a long prompt without lanes, on a core of its own
+	p50  time.Duration // of short turns' times to first token
+	p99  time.Duration
+	// ratio is the most of the short turns' P99 to that without lanes.
+	ratio float64
+	// slower is the most of the time that all long prompts take to that without lanes, beyond what the short turns take that were
+	// not served meanwhile without lanes: their own work is not the long ones' loss.
+	slower float64
 }
 
-// C134, C142: long cold prompts come back to back, five sessions take a short warm turn every two seconds. With lanes a short turn does
-// not wait for a long prefill, and the long ones take hardly longer. An abort takes effect within two steps, which at the
-// end of a 24k prompt last 0.4 s each: the slowest short turns wait for that.
+// C134, C142: long cold prompts come back to back, five sessions take a short warm turn every two seconds. With lanes a short
+// turn waits for a slice of a long prompt at most.
 func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 	e := twoVLLMs(t)[0]
 	compareLanes(t, e, LaneTraffic{Longs: 3, Tokens: 24000}, laneGoals{
-		idle: 9 * time.Second, p50: 200 * time.Millisecond, most: 500 * time.Millisecond, mostAt: 0.95, ratio: 1.0 / 12, slower: 1.35,
+		idle: 9 * time.Second, p50: 200 * time.Millisecond, p99: 500 * time.Millisecond, ratio: 1.0 / 15, slower: 1.3,
 	})
 }
 
-// SGLang loses the step in flight at each abort and computes nothing else beside a prefill: short turns wait for a minimum run
-// of four steps (0.3 s each, and as much for the abort), and what they compute themselves is on top of the long prompts' time, which share = 0.5 bounds.
+// The tokens that a short turn asked for come between two slices of the long prompt: SGLang computes nothing beside a prefill.
 func TestShortTurnsDoNotWaitForLongPrefillsOfSGLang(t *testing.T) {
 	e := sglang(t)
 	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 16000}, laneGoals{
-		idle: 9500 * time.Millisecond, p50: 1500 * time.Millisecond, most: 3 * time.Second, mostAt: 0.9, ratio: 0.45, slower: 2.2,
+		idle: 9500 * time.Millisecond, p50: 500 * time.Millisecond, p99: time.Second, ratio: 1.0 / 8, slower: 1.4,
 	})
 }
 
-// llama.cpp is slow to stop and does not say when it has, so long prompts are only held back: a short turn waits for the one in
-// work, and not for those behind it. The tokens that it asked for come with the batches of the long prompt.
+// llama.cpp is slow to stop and does not say when it has, so nothing is ever taken back from it. It needs no more than slices.
 func TestShortTurnsDoNotWaitForLongPrefillsOfLlamaCPP(t *testing.T) {
 	e := llamas(t, 1, 8)[0]
 	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 12000}, laneGoals{
-		idle: 9 * time.Second, p50: 6 * time.Second, most: 12 * time.Second, mostAt: 0.9, ratio: 0.7, slower: 1.3,
+		idle: 9 * time.Second, p50: 400 * time.Millisecond, p99: 1500 * time.Millisecond, ratio: 1.0 / 8, slower: 1.3,
 	})
 }
 
@@ -71,14 +70,15 @@ func sglang(t *testing.T) *Engine {
 	return e
 }
 
-// compareLanes sends the same traffic through a proxy without lanes, with lanes that only hold back, and with lanes.
+// compareLanes sends the same traffic through a proxy without lanes, with lanes that abort and send again what is in the way, and
+// with lanes as they are by default. The bench has more ways.
 func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals) {
 	traffic.Model, traffic.AtOnce, traffic.Sessions, traffic.Every, traffic.History = e.Model, 2, 5, 2*time.Second, 1500
 	runs := map[string]*LaneRun{}
 	for _, v := range LaneVariants() {
 		only := os.Getenv("WARMRING_E2E_LANES") // names of variants, for trying things out
-		if only == "" && e.Kind != "vllm" && v.Name == "hold only" {
-			continue // the bench compares them all
+		if only == "" && (v.Name == "hold only" || v.Name == "aborts" && e.Kind == "custom") {
+			continue
 		}
 		if only != "" && !strings.Contains(only, v.Name) {
 			continue
@@ -107,6 +107,9 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 			e.Kind, v.Name, Quantile(run.Alone, 0.5).Milliseconds(), run.ShortAt(0.5).Milliseconds(), run.ShortAt(0.99).Milliseconds(), Quantile(run.Whole, 0.5).Milliseconds(), len(run.Short),
 			len(run.Long), run.Tokens, run.Took.Seconds(), run.Preempted, run.Slices)
 		logLanes(t, w)
+		if v.Name == "aborts" && run.Preempted == 0 {
+			t.Error("no long prompt was ever taken back")
+		}
 	}
 	off, on := runs["lanes off"], runs["lanes on"]
 	if off == nil || on == nil {
@@ -116,7 +119,7 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 	for _, q := range []struct {
 		at   float64
 		goal time.Duration
-	}{{0.5, goals.p50}, {goals.mostAt, goals.most}} {
+	}{{0.5, goals.p50}, {0.99, goals.p99}} {
 		if got, limit := on.ShortAt(q.at), time.Duration(stretch*float64(q.goal)); got > limit && figures {
 			t.Errorf("short turns' P%.0f is %v, want at most %v: %v on a machine %.1f times as slow as an idle one", 100*q.at, got, limit, q.goal, stretch)
 		}
@@ -124,8 +127,11 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 	if got, without := on.ShortAt(0.99), off.ShortAt(0.99); float64(got) > goals.ratio*float64(without) {
 		t.Errorf("short turns' P99 is %v, %v without lanes: want at most %.2f of it", got, without, goals.ratio)
 	}
-	if on.Took.Seconds() > goals.slower*off.Took.Seconds() {
-		t.Errorf("the long prompts took %v, %v without lanes: want at most %.1f times", on.Took, off.Took, goals.slower)
+	served := time.Duration(max(len(on.Short)-len(off.Short), 0)) * Quantile(on.AloneAll, 0.5)
+	fmt.Printf("e2e: lanes %-8s the long prompts took %.2f times as long with lanes, %.2f without the %.1f s of %d more short turns\n",
+		e.Kind, on.Took.Seconds()/off.Took.Seconds(), (on.Took-served).Seconds()/off.Took.Seconds(), served.Seconds(), len(on.Short)-len(off.Short))
+	if (on.Took - served).Seconds() > goals.slower*off.Took.Seconds() {
+		t.Errorf("the long prompts took %v, of which %v for more short turns, and %v without lanes: want at most %.1f times", on.Took, served, off.Took, goals.slower)
 	}
 	if e.Kind == "custom" {
 		if on.Preempted > 0 {
