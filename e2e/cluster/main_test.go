@@ -34,7 +34,7 @@ var folder string // of the binary
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// What runs in parallel here mostly waits: for the end of a cut, for a proxy that stands still, for a slow engine.
-	_ = flag.Set("test.parallel", "6")
+	_ = flag.Set("test.parallel", "4")
 	code := m.Run()
 	if folder != "" {
 		_ = os.RemoveAll(folder)
