@@ -75,6 +75,11 @@ func (c *Controller) Arrive(now int64, a Arrival) Verdict {
 	fresh := max(a.Fresh, 0)
 	if fresh < c.Border() {
 		c.totals.Interactive.Arrived++
+		if c.waiting[streams].n+c.waiting[wholes].n >= c.opt.MaxWaiting {
+			c.totals.Crowded++
+			c.settle()
+			return Crowded
+		}
 		c.came()
 		i := c.add(a, Interactive, fresh)
 		c.send(i, 0)

@@ -48,11 +48,12 @@ type Verdict uint8
 const (
 	Go   Verdict = iota // send it now
 	Held                // keep it until its Admit action, which is among the next Actions already if it goes at once as a slice
-	Full                // refuse it (429): its queue is full; it is not known to the Controller
+	Full                // refuse it (429): the long queue is full; it is not known to the Controller
+	Crowded             // refuse it (429): too many interactive requests await their first token; it is not known to the Controller
 )
 
-// String is "go", "held" or "full".
-func (v Verdict) String() string { return [...]string{"go", "held", "full"}[v] }
+// String is "go", "held", "full" or "crowded".
+func (v Verdict) String() string { return [...]string{"go", "held", "full", "crowded"}[v] }
 
 // ActionKind is something that the caller must do.
 type ActionKind uint8

@@ -48,6 +48,11 @@ type Options struct {
 	// that alone is larger is held if nothing else is.
 	MaxHeldBytes int64
 
+	// MaxWaiting bounds the interactive requests that await their first token at the engine; beyond it they are refused. Default
+	// 1024: what waits there takes longer than clients wait, and an engine's own queue has no bound (vLLM) or refuses with less
+	// to say.
+	MaxWaiting int
+
 	// MaxWait is how long a request may be held before it is first sent. Default 10 min, after which common clients have
 	// given up anyway.
 	MaxWait time.Duration
@@ -85,6 +90,7 @@ func (o Options) withDefaults() Options {
 	count(&o.MinRunSteps, 2)
 	count(&o.MaxPreemptions, 100)
 	count(&o.MaxHeld, 256)
+	count(&o.MaxWaiting, 1024)
 	if o.MaxHeldBytes <= 0 {
 		o.MaxHeldBytes = 1 << 30
 	}

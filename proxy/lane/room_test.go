@@ -108,3 +108,18 @@ func TestARequestThatCannotBeStopped(t *testing.T) {
 	s.until(10_000)
 	s.expect("0: 1 go", "0: 2 go", "1000: 3 go", "1000: preempt 2 (blocking)")
 }
+
+// Interactive requests pass, but not without end: an engine that has not answered so many is not given more.
+func TestTooManyInteractiveRequestsAreRefused(t *testing.T) {
+	s := tell(t, Options{MaxWaiting: 2}, quick)
+	s.short(0, 1)
+	s.arrive(1, Arrival{ID: 2, Fresh: 60, Context: 60, Unstreamed: true})
+	s.short(2, 3)
+	s.long(3, 4, 50_000) // the long queue is another matter
+	s.first(10, 1)
+	s.short(11, 5)
+	s.expect("0: 1 go", "1: 2 go", "2: 3 crowded", "3: 4 held", "11: 5 go")
+	if v := s.c.View(); v.Totals.Crowded != 1 || v.Waiting != 2 {
+		t.Errorf("%+v", v)
+	}
+}

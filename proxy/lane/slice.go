@@ -44,6 +44,7 @@ type slicing struct {
 	fresh  int     // tokens that the latest one was meant to compute
 	took   int64   // ns
 	pace   float64 // fresh tokens/s of the latest one, as if at the beginning of the prompt; 0 = unknown
+	length length
 }
 
 // contend notes that somebody came who would wait behind a long prefill.
@@ -93,6 +94,7 @@ func (c *Controller) cutFor(r *request) int {
 	if s.count > 0 && s.took < span/2 {
 		n = max(n, 2*s.fresh) // more of it is cached than was believed: let it not take forever to find out
 	}
+	n = max(n, s.length.least)
 	if n >= r.fresh*2/lastSlice {
 		return 0
 	}
@@ -172,6 +174,7 @@ func (c *Controller) learnSlice(r *request, s Slice, took int64) {
 		if clear := max(took-e.frontTime(), took/4, 1); n >= max(meant/4, minSlice) {
 			p.pace = min(paceOf(n, p.cut, clear), 2*e.startOf(r)) // or some of it was cached
 			e.learnPace(n, p.cut, clear)
+			p.length.learn(p.cut, meant, float64(n)/float64(took), p.pace, e.facts.PrefillRate, took < 8*int64(c.opt.Target))
 		}
 	}
 	r.fresh = min(max(r.context-p.cut, 1), max(r.fresh-1, 1))

@@ -15,6 +15,7 @@ type Totals struct {
 	Passed         uint64  `json:"passed"`              // while lanes were off
 	Held           uint64  `json:"held"`                // long requests that were not sent at once
 	Full           uint64  `json:"full"`                // refused: queue full
+	Crowded        uint64  `json:"crowded"`             // refused: too many interactive ones await their first token
 	Expired        uint64  `json:"expired"`             // refused: held too long
 	Admitted       uint64  `json:"admitted"`            // Admit actions, for the first time or again
 	Guaranteed     uint64  `json:"admitted_guaranteed"` // of these, while interactive requests waited

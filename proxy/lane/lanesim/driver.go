@@ -61,6 +61,8 @@ type Options struct {
 	Hop      time.Duration // one way between proxy and engine. Default 300 µs.
 	// Front is what the engine's front end takes for every request before its first step: HTTP, rendering, tokenizing.
 	Front time.Duration
+	// FrontToken is what it takes for each token of the prompt beyond that.
+	FrontToken time.Duration
 	// NoSlices is an engine, or a caller, that cannot cut prompts.
 	NoSlices bool
 	// NoUsage is an engine that does not tell what it found cached.

@@ -43,7 +43,8 @@ func (d *driver) send(now int64, id uint64, cut int) {
 	if l.slice {
 		run.Prompt, run.MaxTokens = d.prefix(r.Prompt, cut, uint64(res.Sends)), 1
 	}
-	d.line.At(now+int64(d.opt.Hop+d.opt.Front), func(now int64) {
+	front := d.opt.Front + time.Duration(run.Prompt.Tokens)*d.opt.FrontToken
+	d.line.At(now+int64(d.opt.Hop+front), func(now int64) {
 		if l.name == run.ID && l.dead { // stopped before its first step
 			l.live = false
 			d.after(now, run.ID, sim.Event{Kind: sim.Aborted, ID: run.ID})

@@ -104,6 +104,26 @@ func TestSlicesAtLongSteps(t *testing.T) {
 	}
 }
 
+// A front end that takes long to read a long prompt (a second and a half for 150k tokens) is not asked to read it thousands of
+// times: short turns tell nothing of it, as theirs are short. Slices grow until most of their time is work.
+func TestSlicesBehindASlowFrontEnd(t *testing.T) {
+	for _, mode := range []sim.Mode{sim.VLLM, sim.SGLang} {
+		reqs := steady(2, 150_000, 5, 3*time.Minute)
+		engine := slow(mode, 2048)
+		engine.Cost.Prefill = 1 / 10_000.0
+		for _, front := range []time.Duration{time.Microsecond, 5 * time.Microsecond, 10 * time.Microsecond} {
+			off, _, _ := outcome(t, Options{Engine: engine, FrontToken: front, Lanes: lane.Options{Off: true}}, reqs)
+			on, short, run := outcome(t, Options{Engine: engine, FrontToken: front}, reqs)
+			v := run.View.Totals
+			t.Logf("%v, front end %v a token: 2 prompts in %.1f s, lanes off %.1f s; %d slices of %.2f s; short P50 %.2f P99 %.2f s", mode, front, on.Seconds(), off.Seconds(),
+				v.Slices, v.SliceSeconds/float64(v.Slices), percentile(short, .5).Seconds(), percentile(short, .99).Seconds())
+			if on > off*12/5 {
+				t.Errorf("%v, front end %v a token: the last of them was ready after %v, with lanes off %v", mode, front, on, off)
+			}
+		}
+	}
+}
+
 // An engine that forgets what slices compute is noticed, whether or not it tells what it found.
 func TestAnEngineThatForgetsIsNotSliced(t *testing.T) {
 	for _, silent := range []bool{false, true} {
