@@ -20,6 +20,7 @@ func (c *Controller) preempted(i uint32, done int) {
 	if r.state == preempting {
 		if c.engine.facts.UnseenAborts {
 			c.unseen = r.ordered
+			r.ready = r.ordered + min(c.engine.step(), maxUnseen)
 		} else {
 			c.engine.learnAbort(c.now - r.ordered)
 		}

@@ -62,7 +62,8 @@ func (c *Controller) served(i uint32) {
 		}
 		if f.seq > x.seq {
 			f.began = c.now // it stood behind this one in the engine's queue
-		} else if !f.unstreamed && f.besideAt == 0 {
+		} else if !f.unstreamed && f.besideAt == 0 && x.sent-f.sent >= min(f.leg/2, 2*int64(c.opt.Target)) {
+			// One that came sooner may have been served while the engine's front end still read the long prompt.
 			f.besideAt, f.beside = c.now, c.now-x.sent
 		}
 	}

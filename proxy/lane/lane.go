@@ -46,10 +46,10 @@ type Arrival struct {
 type Verdict uint8
 
 const (
-	Go   Verdict = iota // send it now
-	Held                // keep it until its Admit action, which is among the next Actions already if it goes at once as a slice
-	Full                // refuse it (429): the long queue is full; it is not known to the Controller
-	Crowded             // refuse it (429): too many interactive requests await their first token; it is not known to the Controller
+	Go      Verdict = iota // send it now
+	Held                   // keep it until its Admit action, which is among the next Actions already if it goes at once as a slice
+	Full                   // refuse it (429): the long queue is full; it is not known to the Controller
+	Crowded                // refuse it (429): too many interactive requests await their first token; it is not known to the Controller
 )
 
 // String is "go", "held", "full" or "crowded".

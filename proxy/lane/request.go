@@ -55,6 +55,7 @@ type request struct {
 	leg            int64 // estimated ns of prefill from then on
 	ran            int64 // ns of earlier runs, less what aborts threw away
 	ordered        int64 // abort
+	ready          int64 // after an abort that does not show: when it has taken effect at the latest
 	extra, bound   int64 // ns of delay because of interactive requests: so far, and at most
 
 	// While prefilling, of a long one: the first interactive request still waiting that was sent after it, by stream kind;

@@ -134,8 +134,18 @@ func (c *Controller) pause(r *request) int64 {
 	return max(c.spoke, r.since) + int64(c.opt.Target)
 }
 
+// maxUnseen bounds how long a request is kept from its engine because an abort may not have taken effect.
+const maxUnseen = int64(2e9)
+
+// stopping says whether the run before may still be in the engine: where an abort does not show, that is until an interactive
+// request has its first token, or for a step. Sent again in that time the request would live twice.
+func (c *Controller) stopping(r *request) bool { return c.now < r.ready && c.spoke < r.ordered }
+
 // mustWait says whether a long request that fits the budget has to let interactive ones go first.
 func (c *Controller) mustWait(r *request) bool {
+	if c.stopping(r) && !c.opt.Off {
+		return true
+	}
 	return (c.interactive() || c.now < c.pause(r)) && c.credit > 0 && !r.immune && !c.opt.Off
 }
 
@@ -245,6 +255,9 @@ func (c *Controller) Next() (at int64, ok bool) {
 		}
 		if !c.interactive() {
 			until = min(until, c.pause(r)-c.now)
+		}
+		if c.stopping(r) {
+			until = max(until, r.ready-c.now)
 		}
 		at = min(at, c.now+max(until, 1))
 	}

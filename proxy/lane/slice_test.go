@@ -168,6 +168,44 @@ func TestOneThatPassedAnotherGoesOnBeforeIt(t *testing.T) {
 	s.expect("7632: 3 held", "8044: admit 3 to 3840 (quiet)", "8435: admit 3 to 7680 (quiet)", "8841: admit 3 (quiet)", "9341: admit 1 to 65280 (quiet)")
 }
 
+// A short turn that comes while the engine's front end still reads a slice is served at once, and that says nothing of what the
+// engine does beside a prefill.
+func TestShortTurnsWhileASliceIsRead(t *testing.T) {
+	f := cuts
+	f.ShortBehindLong = 0
+	s := tell(t, Options{}, f)
+	s.short(0, 100)
+	s.first(10, 100)
+	s.long(20, 1, 100_000)
+	at := int64(20)
+	for i := range uint64(6) {
+		s.short(at+50, 200+i)
+		s.first(at+70, 200+i)
+		at = s.slice(at+200, 1)
+	}
+	if v := s.c.View(); v.ShortBehindLong != 0 || v.Way != BySlices {
+		t.Errorf("%v, %s; %v s beside", v.Way, v.Why, v.ShortBehindLong)
+	}
+}
+
+// The connection of a request that is taken back is closed at once, but the engine goes on to the end of its step. It is not
+// sent again before, though the short turn's client has left.
+func TestNoSecondCopyWhileAnAbortDoesNotShow(t *testing.T) {
+	f := quick
+	f.UnseenAborts = true
+	s := tell(t, Options{}, f)
+	s.long(0, 1, 50_000)
+	s.short(1000, 2)
+	s.back(1001, 1, -1)
+	s.leave(1002, 2)
+	s.until(2000)
+	s.expect("0: 1 go", "1000: 2 go", "1000: preempt 1 (blocking)", "1100: admit 1 (quiet)")
+	s.short(3000, 3)
+	s.back(3001, 1, -1)
+	s.first(3040, 3) // now it shows
+	s.expect("3000: 3 go", "3000: preempt 1 (blocking)", "3040: admit 1 (quiet)")
+}
+
 // Lanes are switched off while a slice is in flight: the rest goes whole when it has ended.
 func TestSwitchedOffWithASliceInFlight(t *testing.T) {
 	s := tell(t, Options{}, cuts)

@@ -230,20 +230,20 @@ func TestChunksThatStopHelping(t *testing.T) {
 	f.ShortBehindLong = 0
 	s := tell(t, Options{}, f)
 	s.long(0, 1, 1_000_000)
-	for i := range int64(3) { // in each of three, a short turn comes within the minimum run and is served beside it
-		at := 300 * i
-		s.short(at+10, uint64(10+i))
-		s.first(at+20, uint64(10+i))
-		s.leave(at+299, 1)
-		s.long(at+300, 1, 1_000_000)
+	for i := range int64(3) { // in each of three, a short turn comes and is served before the preemption that is put off for it
+		at := 900 * i
+		s.short(at+600, uint64(10+i))
+		s.first(at+610, uint64(10+i))
+		s.leave(at+899, 1)
+		s.long(at+900, 1, 1_000_000)
 	}
 	s.said = nil
 	if b := s.c.View().ShortBehindLong; b < 0.009 || b > 0.011 {
 		t.Errorf("learned %v s beside a long prefill, want 10 ms", b)
 	}
-	s.short(1000, 20)
+	s.short(3700, 20)
 	s.until(5000)
-	s.expect("1000: 20 go", "1500: preempt 1 (overdue)")
+	s.expect("3700: 20 go", "4200: preempt 1 (overdue)")
 }
 
 // Nothing is known of the engine's own chunking: the first preemptions are put off a little, to see.
