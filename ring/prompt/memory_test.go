@@ -28,6 +28,7 @@ type said struct {
 	system, turns        []part
 	cuts                 []cut
 	salt                 Span
+	BypassesCache        bool
 }
 
 func says(p *Prompt) said {
@@ -35,7 +36,7 @@ func says(p *Prompt) said {
 		p.Family, p.Fallback, p.Model, p.StreamOptions, p.Stream, p.IncludeUsage, p.MaxTokens, p.Open, p.EmptyObject,
 		append([]Field(nil), p.Fields...), append([]Point(nil), p.Chain...), p.Head, p.First, p.Bytes, p.Whole,
 		append([]part(nil), p.tools...), append([]part(nil), p.functions...), append([]part(nil), p.system...), append([]part(nil), p.turns...),
-		append([]cut(nil), p.cuts...), p.salt,
+		append([]cut(nil), p.cuts...), p.salt, p.BypassesCache,
 	}
 }
 
@@ -91,7 +92,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 				more := rapid.SampledFrom([]string{
 					`,"tools":[]}`, `,"messages":[]}`, `,"input":[{"role":"user","content":"x"}]}`, `,"cache_salt":"s","max_tokens":7}`,
 					`,"system":[{"type":"text","text":"late","cache_control":{"type":"e"}}]}`, `,"model":"other","session_id":"q"}`,
-					`,"functions":[{"name":"f","x":null}]}`, `,"messages":[{"role":"user","content":"again"}],"tools":[{"a":null}]}`, `,}`, `}}`,
+					`,"prompt_logprobs":1}`, `,"functions":[{"name":"f","x":null}]}`, `,"messages":[{"role":"user","content":"again"}],"tools":[{"a":null}]}`, `,}`, `}}`,
 					`,"instructions":"late","metadata":{"user_id":"u"},"stream_options":{"include_usage":true}}`,
 				}).Draw(t, "more")
 				body = append(body[:len(body)-1:len(body)-1], more...)

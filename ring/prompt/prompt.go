@@ -75,6 +75,7 @@ type Prompt struct {
 	MaxTokens     int    // the output limit asked for, in tokens; 0 = unknown
 	Open          int    // offset just behind the opening brace, where a member can be spliced in; 0 = not a readable object
 	EmptyObject   bool   // the object has no members, so a splice at Open needs no comma
+	BypassesCache bool   // the engine computes the whole prompt whatever of it is cached; as members of vLLM, SGLang, llama.cpp say
 	Fields        []Field
 
 	Chain []Point // strictly growing in Bytes, at most MaxPoints
@@ -88,6 +89,7 @@ type Prompt struct {
 	marks                           []uint32 // offsets behind every idStride-th token id
 	salt                            Span     // cache_salt's raw value
 	limits                          [3]int   // max_completion_tokens, max_output_tokens, max_tokens
+	reuse                           reuse
 	writer                          writer
 	trace                           trace
 }

@@ -5,6 +5,7 @@ type facts struct {
 	model, options, salt     Span
 	stream, usage            bool
 	limits                   [3]int
+	reuse                    reuse
 	fields                   [maxFacts]Field
 	n                        int // fields
 	tools, functions, system int // how many parts were known
@@ -16,7 +17,7 @@ const maxFacts = 6
 // note takes p's facts down. It returns false if they are too many.
 func (f *facts) note(p *Prompt) bool {
 	*f = facts{
-		model: p.Model, options: p.StreamOptions, salt: p.salt, stream: p.Stream, usage: p.IncludeUsage, limits: p.limits,
+		model: p.Model, options: p.StreamOptions, salt: p.salt, stream: p.Stream, usage: p.IncludeUsage, limits: p.limits, reuse: p.reuse,
 		tools: len(p.tools), functions: len(p.functions), system: len(p.system), n: len(p.Fields),
 	}
 	return copy(f.fields[:], p.Fields) == len(p.Fields)
@@ -25,7 +26,7 @@ func (f *facts) note(p *Prompt) bool {
 // tell puts the facts back into p. What they point to at or behind from has moved on by by bytes.
 func (f *facts) tell(p *Prompt, from, by int) {
 	p.Model, p.StreamOptions, p.salt = moved(f.model, from, by), moved(f.options, from, by), moved(f.salt, from, by)
-	p.Stream, p.IncludeUsage, p.limits = f.stream, f.usage, f.limits
+	p.Stream, p.IncludeUsage, p.limits, p.reuse = f.stream, f.usage, f.limits, f.reuse
 	p.Fields = append(p.Fields[:0], f.fields[:f.n]...)
 	for i := range p.Fields {
 		p.Fields[i].Value = moved(p.Fields[i].Value, from, by)

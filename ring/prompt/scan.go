@@ -23,6 +23,7 @@ func (p *Prompt) scanned(why string) {
 			break
 		}
 	}
+	p.BypassesCache = p.reuse.none(p.Family)
 	switch {
 	case why != "":
 		p.Fallback = why
@@ -178,6 +179,7 @@ func (s *scanner) top(key []byte, v int) (i int) {
 			return i
 		}
 	default:
+		p.reuse.say(key, b[v])
 		return s.identity(key, v)
 	}
 	return s.value(v, 1)

@@ -17,8 +17,9 @@ import "math"
 // behind which members can be spliced in.
 //
 // ok is false, and slice is dst, when there is nothing to cut, when the body is not understood for certain (repeated or
-// escaped keys where they matter, several prompts, unknown shapes), or when it asks for more than its prompt's text says
-// (background, stored conversations, truncation, hand-over between engines).
+// escaped keys where they matter, several prompts, unknown shapes), when it asks for more than its prompt's text says
+// (background, stored conversations, truncation, hand-over between engines), or when what a slice caches would not be read
+// (Prompt.BypassesCache).
 //
 // It does not allocate but for the growth of dst, which must not overlap body, and never panics. Its bounds are Scan's.
 func AppendSlice(dst, body []byte, family Family, share float64) (slice []byte, ok bool) {
@@ -48,6 +49,7 @@ type slicer struct {
 	head     int  // bytes of tools and system text
 	adaptive bool // thinking was taken out and is replaced
 	limits   [2]bool
+	reuse    reuse
 
 	// The prefix is to end at goal + skipped: goal counts as if the bytes that are no text were not there, and skipped are
 	// those passed so far.

@@ -54,7 +54,7 @@ func (s *slicer) document() bool {
 			joined = true
 		}
 	}
-	return i >= 0 && s.space(i) == len(b)
+	return i >= 0 && s.space(i) == len(b) && !s.reuse.none(s.family)
 }
 
 func (s *slicer) isTurns(key []byte) bool {
@@ -78,6 +78,7 @@ func (s *slicer) member(key []byte, v, end int) int {
 		s.turns = Span{v, end}
 		return keepMember
 	}
+	s.reuse.say(key, b[v])
 	said := b[v] != 'n' // null says nothing
 	refuseIf := func(bad bool) int {
 		if bad {
@@ -95,7 +96,7 @@ func (s *slicer) member(key []byte, v, end int) int {
 		s.limits[limitCompletion] = said
 		return dropMember
 	case "stream", "stream_options", "stream_interval", "n", "best_of", "use_beam_search", "max_output_tokens", "min_tokens", "n_predict",
-		"logprobs", "top_logprobs", "prompt_logprobs", "logprob_token_ids", "echo", "store", "include", "thinking_token_budget",
+		"logprobs", "top_logprobs", "prompt_logprobs", "prompt_logprob_token_ids", "logprob_token_ids", "echo", "store", "include", "thinking_token_budget",
 		"return_progress", "return_token_ids", "return_prompt_token_ids", "return_prompt_text", "return_tokens_as_token_ids",
 		"return_token_offsets", "return_hidden_states", "return_routed_experts", "return_input_ids_in_sglext", "return_output_ids_in_sglext",
 		"timings_per_token", "post_sampling_probs", "n_probs",

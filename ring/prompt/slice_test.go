@@ -205,7 +205,7 @@ func TestATextIsCutBetweenCharacters(t *testing.T) {
 // No member that only concerns the output is left, and what can change the prompt is.
 func TestASliceKeepsWhatCanChangeThePrompt(t *testing.T) {
 	keep := `"tools":[],"tool_choice":"auto","response_format":{"type":"text"},"chat_template":"x","chat_template_kwargs":{"enable_thinking":false},"add_generation_prompt":false,"reasoning_effort":"low","documents":[],"cache_salt":"s","user":"u","metadata":{"n":1},"lora_path":"l","priority":-3,"session_id":"z","rid":"r"`
-	drop := `"stream":true,"stream_options":{"include_usage":true},"n":2,"max_tokens":5,"min_tokens":4,"logprobs":true,"top_logprobs":5,"prompt_logprobs":1,"echo":true,"store":true,"return_token_ids":true,"continue_final_message":true,"guided_json":{"n":2}`
+	drop := `"stream":true,"stream_options":{"include_usage":true},"n":2,"max_tokens":5,"min_tokens":4,"logprobs":true,"top_logprobs":5,"prompt_logprobs":null,"echo":false,"store":true,"return_token_ids":true,"continue_final_message":true,"guided_json":{"n":2}`
 	var members []string
 	k, d := strings.Split(keep, `,"`), strings.Split(drop, `,"`)
 	for i := range k {
