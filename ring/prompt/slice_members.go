@@ -109,6 +109,10 @@ func (s *slicer) member(key []byte, v, end int) int {
 		return refuseIf(said && end-v > 2)
 	case "truncate_prompt_tokens", "session_params", "kv_transfer_params", "ec_transfer_params", "bootstrap_host", "bootstrap_room", "conversation", "prompt_embeds", "input_ids":
 		return refuseIf(said)
+	case "truncation": // vLLM cuts the prompt's beginning off unless this is "disabled", its default
+		if s.family == Responses && string(b[v:end]) != `"disabled"` {
+			return refuseMember
+		}
 	case "prompt": // a stored prompt of the Responses API
 		if s.family == Responses {
 			return refuseIf(said)
