@@ -31,8 +31,12 @@ func (r *request) run() {
 			continue // the engine went away while the request was held for it
 		}
 		r.attempts++
-		if !r.inLane() {
+		switch r.inLane() {
+		case laneEnded:
 			return
+		case laneMoved: // that was no failure of it
+			r.attempts--
+			continue
 		}
 		sc.exclude = append(sc.exclude, r.up.Name)
 		if r.attempts >= r.settings.Retry.Attempts {
@@ -61,13 +65,19 @@ func (r *request) place() error {
 				r.releaseUnsent()
 				continue
 			}
-			r.up = up
+			r.up, r.lane.avoids = up, false
 			r.s.metrics.decision(r.decision.Reason)
 			return nil
 		}
 		if errors.Is(err, ring.ErrUnknownModel) && r.model != "" && !refreshed {
 			refreshed = true // an adapter may have been loaded since the lists were read
 			r.refreshModels()
+			continue
+		}
+		if errors.Is(err, ring.ErrNoEngine) && r.lane.avoids {
+			r.lane.avoids = false // only a slice failed there: it is better than none
+			sc.exclude = sc.exclude[:len(sc.exclude)-1]
+			t.Exclude = sc.exclude
 			continue
 		}
 		if !errors.Is(err, ring.ErrNoEngine) || sc.kept.set || sc.broken {
@@ -159,10 +169,10 @@ func (r *request) exchange() (again bool) {
 	if err != nil {
 		return r.failed(err, now)
 	}
-	a := &r.x.Answer
-	if slice && (a.Status >= 500 || a.Status == fasthttp.StatusTooManyRequests) {
-		up.metrics.slicesFailed.Inc()
+	if slice {
+		return r.readSlice()
 	}
+	a := &r.x.Answer
 	switch {
 	case a.Status == fasthttp.StatusTooManyRequests || a.Status == fasthttp.StatusServiceUnavailable:
 		up.ReportBusy(now, retryAfter(a, now))
@@ -181,9 +191,6 @@ func (r *request) exchange() (again bool) {
 		if a.Status == fasthttp.StatusNotFound {
 			up.RefreshModels()
 		}
-	}
-	if slice && a.Status < 500 && a.Status != fasthttp.StatusTooManyRequests {
-		return r.readSlice()
 	}
 	// HTTP/1.0 has no way to say where a stream ends but its connection's close,
 	// which is no proof of a whole answer: such clients get it whole.
@@ -204,8 +211,8 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 	if r.lane.flight.Load() == taken && !r.hasLeft() && !r.s.stopped.Load() {
 		return r.tookBack()
 	}
-	if r.lane.tokens > 0 {
-		r.up.metrics.slicesFailed.Inc()
+	if r.lane.tokens > 0 && !errors.Is(err, engines.ErrCanceled) && !r.hasLeft() {
+		return r.sliceBroke(err, now)
 	}
 	r.release(ring.Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
 	if errors.Is(err, engines.ErrCanceled) || r.hasLeft() {
@@ -229,7 +236,7 @@ func (r *request) failed(err error, now time.Time) (again bool) {
 	}
 	// The engine may have begun the work: one more try, no third one.
 	r.tellFault(now, engines.Broken)
-	if r.scratch.broken || r.attempts >= r.settings.Retry.Attempts {
+	if r.scratch.broken || r.lane.broke || r.attempts >= r.settings.Retry.Attempts {
 		r.brokeOff()
 		return false
 	}

@@ -29,6 +29,9 @@ type lanePart struct {
 	ordered atomic.Bool   // the engine was told to abort what is under way
 	back    comeback      // why the last exchange brought no answer
 	result  lane.Slice    // of the slice that has ended
+	whole   bool          // no more slices of it, on any engine
+	broke   bool          // an engine closed without an answer to a slice of it: it may have died of it
+	avoids  bool          // the last engine of scratch.exclude is there for a slice only
 
 	// Written with the lanes' lock held, before the request is woken.
 	tokens   int         // what was admitted: a slice of so many tokens of the prompt; 0 = the request itself
@@ -58,9 +61,10 @@ const (
 type comeback uint8
 
 const (
-	stayed  comeback = iota
-	byAbort          // it was taken back
-	bySlice          // only a slice of it was sent, which has ended
+	stayed        comeback = iota
+	byAbort                // it was taken back
+	bySlice                // only a slice of it was sent, which has ended
+	bySliceBroken          // the same, without an answer: it is to be placed anew
 )
 
 // wake is what a held request is told.
@@ -173,14 +177,20 @@ func (r *request) releaseUnsent() {
 
 // inLane sends the request to the engine that admitted it, as often as its lane
 // wants: in slices, and again after it was taken back; what it has computed is
-// cached there. It returns true if another engine may be tried.
-func (r *request) inLane() (again bool) {
+// cached there. laneGo says that it has failed there and another engine may be
+// tried, laneMoved that it has not: its engine went away meanwhile, or failed a
+// slice of it.
+func (r *request) inLane() laneOutcome {
 	p := &r.lane
 	for {
 		p.back = stayed
-		again = r.exchange()
-		if !again || p.back == stayed {
-			return again
+		switch again := r.exchange(); {
+		case !again:
+			return laneEnded
+		case p.back == stayed:
+			return laneGo
+		case p.back == bySliceBroken:
+			return laneMoved
 		}
 		r.aborts.wait() // never two copies at once
 		p.flight.Store(inProxy)
@@ -190,11 +200,8 @@ func (r *request) inLane() (again bool) {
 			r.countPreemption()
 			p.lanes.preempted(p.id, -1) // the controller knows when the run began and what an abort loses
 		}
-		switch r.held() {
-		case laneEnded:
-			return false
-		case laneMoved:
-			return true
+		if came := r.held(); came != laneGo {
+			return came
 		}
 	}
 }

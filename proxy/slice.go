@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"time"
 
@@ -15,10 +16,10 @@ import (
 // prefixes of itself: requests of their own to the same engine, each with one
 // token of output that nobody sees, between which the short turns run. What a
 // slice computes, the next one and at last the request itself find in the
-// engine's cache. Up to its commit point a slice fails as the request itself
-// would: the engine's own errors (429, 5xx, a broken connection) mean the same
-// for both, and a slice that is refused as a request (4xx) or answered with
-// something else ends slicing, not the request.
+// engine's cache. Whatever an engine says to a slice but the answer that it
+// asks for ends slicing of this request, not the request, which goes whole: what
+// it says to that alone is the client's. Some engines fail only at slices, such as
+// those that break at answers which are not streamed. A slice is no attempt.
 
 // What is sent in slices of one request, which each carry the prefix again, is bounded in bytes: by the greater of these,
 // then it goes whole. An engine whose front end is slow with large bodies would otherwise be sent ever smaller steps.
@@ -102,11 +103,38 @@ func (r *request) readSlice() (again bool) {
 	}
 	if s.Failed {
 		r.up.metrics.slicesFailed.Inc()
+	} else {
+		r.up.Report(time.Now(), engines.Answered)
 	}
 	if r.lane.flight.Load() == taken && r.up.DetectedKind() == engines.SGLang && r.lane.ordered.Load() && !s.Failed && (s.Prompt < 0 || r.endedBy(answer) == wire.EndedAborted) {
 		return r.tookBack()
 	}
 	return r.sliceOver(s)
+}
+
+// sliceBroke deals with a slice that ended without an answer. Where the engine has
+// said nothing in time it is sent the request itself next. Where it could not be
+// reached or broke off the request is placed anew, elsewhere if there is another
+// engine.
+func (r *request) sliceBroke(err error, now time.Time) (again bool) {
+	r.up.metrics.slicesFailed.Inc()
+	if errors.Is(err, engines.ErrTimeout) {
+		return r.sliceOver(lane.Slice{Prompt: -1, Cached: -1, Failed: true})
+	}
+	r.s.log.Warn("engine failed a slice of a request", "request", r.id, "engine", r.up.Name, "error", err)
+	p := &r.lane
+	p.back, p.whole = bySliceBroken, true
+	if errors.Is(err, engines.ErrUnreachable) {
+		r.up.Report(now, engines.Unreachable)
+	} else {
+		p.broke = true
+		r.tellFault(now, engines.Broken)
+	}
+	r.x.Close()
+	r.releaseUnsent()
+	p.avoids = true
+	r.scratch.exclude = append(r.scratch.exclude, r.up.Name)
+	return true
 }
 
 // sliceOver notes what became of a slice that has ended. A preemption that comes

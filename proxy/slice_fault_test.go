@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -95,34 +97,88 @@ func TestAnEngineDiesBetweenTwoSlices(t *testing.T) {
 	}
 }
 
-// An overloaded engine says so to a slice as it would to the request: another one is asked. Where there is no other, the
-// client has the engine's own word, as ever.
-func TestABusyEngineRefusesASlice(t *testing.T) {
-	for _, status := range []int{429, 503, 500} {
-		p, both := twoSliceEngines(t, "")
-		for _, e := range both {
-			e.set(func() { e.held = true })
+// What an engine says to a slice, it may not say to the request, which it is sent next, and whose answer alone is the client's:
+// there are engines that fail at answers which are not streamed, and slices are none.
+func TestAnEngineThatFailsAtSlicesGetsTheRequestItself(t *testing.T) {
+	for _, status := range []int{429, 500, 501, 503, 504} {
+		for _, attempts := range []int{1, 3} {
+			e := newSliceEngine(t, "a")
+			e.refuses = status
+			p := startProxy(t, fmt.Sprint(sliceSettings, "\nretry.attempts = ", attempts), e.fakeEngine)
+			contended(t, p)
+			body := chatStream(words("long", 20_000))
+			got := wait(t, "the answer", later(p, context.Background(), body, "X-Session-Id", "long"))
+			expectWhole(t, fmt.Sprint("after ", status, " the client"), got)
+			noSecret(t, got)
+			e.expectOnce(t, body, 1)
+			if slices, _, _ := e.saw(); len(slices) != 1 || p.metric(`warmring_slice_failures_total{engine="a"}`) != "1" {
+				t.Errorf("%d: %d slices, %s failures counted", status, len(slices), p.metric(`warmring_slice_failures_total{engine="a"}`))
+			}
+			if x, ok := p.recent.explain(got.header.Get("X-Request-Id")); !ok || x.Attempts != 1 {
+				t.Errorf("%d: %d attempts", status, x.Attempts)
+			}
+			p.settled()
 		}
-		body := chatStream(words("long", 20_000))
-		long := later(p, context.Background(), body, "X-Session-Id", "long")
-		busy, other, run := firstSlice(t, both)
-		busy.set(func() { busy.refuses = status })
-		other.set(func() { other.held = false })
-		close(run.done)
-		got := wait(t, "the long answer", long)
-		expectWhole(t, fmt.Sprint("after ", status, " the client"), got)
-		other.expectOnce(t, body, 0)
-		noSecret(t, got)
-		p.settled()
+	}
+}
+
+// The same where the connection breaks under a slice: the only engine there is gets the request itself, and where there is
+// another one that gets it, a slice being no attempt of the request.
+func TestAConnectionBreaksUnderASlice(t *testing.T) {
+	breaks := func(e *sliceEngine) {
+		plain := e.answer
+		e.answer = func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(b), `"max_tokens":1`) {
+				panic(http.ErrAbortHandler)
+			}
+			r.Body = io.NopCloser(strings.NewReader(string(b)))
+			plain(w, r)
+		}
 	}
 	e := newSliceEngine(t, "a")
-	e.refuses = 503
-	p := startProxy(t, sliceSettings, e.fakeEngine)
+	breaks(e)
+	p := startProxy(t, sliceSettings+"\nretry.attempts = 1", e.fakeEngine)
 	contended(t, p)
-	got := p.post("/v1/chat/completions", chatStream(words("long", 20_000)), "X-Session-Id", "long")
-	if slices, wholes, _ := e.saw(); got.status != 503 || len(slices) != 1 || len(wholes) != 0 {
-		t.Errorf("%d %s after %d slices and %d whole prompts", got.status, got.body, len(slices), len(wholes))
+	body := chatStream(words("long", 20_000))
+	got := wait(t, "the answer", later(p, context.Background(), body, "X-Session-Id", "long"))
+	expectWhole(t, "the client", got)
+	e.expectOnce(t, body, 0)
+	if n := p.metric(`warmring_slice_failures_total{engine="a"}`); n != "1" {
+		t.Errorf("%s failures counted", n)
 	}
+	p.settled()
+
+	p, both := twoSliceEngines(t, "retry.attempts = 1")
+	for _, e := range both {
+		e.set(func() { e.held = true })
+	}
+	long := later(p, context.Background(), body, "X-Session-Id", "long")
+	died, other, _ := firstSlice(t, both)
+	other.set(func() { other.held = false })
+	died.Listener.Close()
+	died.CloseClientConnections()
+	expectWhole(t, "the other client", wait(t, "the long answer", long))
+	other.expectOnce(t, body, 0)
+	p.settled()
+}
+
+// An engine that cannot be reached any more when a slice is to go to it: the request goes elsewhere, and that was no attempt.
+func TestAnEngineIsGoneBeforeASlice(t *testing.T) {
+	p, both := twoSliceEngines(t, "retry.attempts = 1")
+	for _, e := range both {
+		e.set(func() { e.held = true })
+	}
+	body := chatStream(words("long", 20_000))
+	long := later(p, context.Background(), body, "X-Session-Id", "long")
+	died, other, run := firstSlice(t, both)
+	other.set(func() { other.held = false })
+	died.Listener.Close()
+	died.Config.SetKeepAlivesEnabled(false) // its connections end with the answer
+	close(run.done)
+	expectWhole(t, "the client", wait(t, "the long answer", long))
+	other.expectOnce(t, body, 0)
+	p.settled()
 }
 
 // A client leaves during a slice: the engine is told at once, and nothing is held or charged any more.

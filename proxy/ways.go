@@ -24,7 +24,7 @@ func (r *request) arrival() lane.Arrival {
 	return lane.Arrival{
 		ID: r.lane.id, Tenant: r.tenant, Fresh: max(d.Prompt-d.Warm, 0), Context: d.Prompt, Unstreamed: !r.stream, Bytes: len(r.body),
 		NoPreempt: r.up.DetectedKind() == engines.SGLang && !r.canBeNamed(),
-		NoSlices:  p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
+		NoSlices:  r.lane.whole || p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
 	}
 }
 
