@@ -31,7 +31,8 @@ type metricSet struct {
 	received                 *metrics.Counter
 	sent                     *metrics.Counter
 	prompt                   *metrics.Counter
-	cached                   *metrics.Counter
+	cached                   *metrics.Counter // by earlier work than the request's own
+	own                      *metrics.Counter // cached as well, by slices and runs taken back of the same request
 	output                   *metrics.Counter
 	predicted                *metrics.Counter
 	available                *metrics.Counter
@@ -73,6 +74,7 @@ func newMetricSet(s *Server) *metricSet {
 		sent:        set.NewCounter("warmring_sent_bytes_total"),
 		prompt:      set.NewCounter("warmring_prompt_tokens_total"),
 		cached:      set.NewCounter("warmring_cached_tokens_total"),
+		own:         set.NewCounter("warmring_own_cached_tokens_total"),
 		output:      set.NewCounter("warmring_output_tokens_total"),
 		predicted:   set.NewCounter("warmring_predicted_warm_tokens_total"),
 		available:   set.NewCounter("warmring_available_warm_tokens_total"),
@@ -224,8 +226,9 @@ func (m *metricSet) finished(r *request, took time.Duration) {
 		m.unknown.Inc() // unknown is not zero
 		return
 	}
-	m.cached.Add(r.usage.Cached)
-	e.cached.Add(r.usage.Cached)
+	m.cached.Add(r.usage.Cached - r.own)
+	e.cached.Add(r.usage.Cached - r.own)
+	m.own.Add(r.own)
 }
 
 // write gives everything in Prometheus' text form.

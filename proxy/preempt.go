@@ -46,6 +46,8 @@ type lanePart struct {
 	had        int // tokens of the prompt that the engine has from before or by slices, as it counts them where it does
 	sure       int // the same in our own estimate
 	done       int // computed since by runs that were taken back, estimated
+	base       int // tokens that the engine had before the first run, in its own count as far as it is known
+	own        int // tokens that slices of this request have computed there, in the same
 	status     lane.Status
 }
 
@@ -120,6 +122,7 @@ func (r *request) enterLane() laneOutcome {
 	p.flight.Store(inEngine)
 	p.sentAt = time.Now()
 	p.tokens, p.had, p.sure, p.done = 0, r.decision.Warm, r.decision.Warm, 0 // another engine has computed nothing of it
+	p.base, p.own = r.decision.Warm, 0
 	if !r.route.Generation || r.settings.Lanes.Off {
 		return laneGo
 	}

@@ -29,7 +29,8 @@ type Explanation struct {
 	Available  int              `json:"available_warm_tokens"`
 	Prompt     int              `json:"prompt_tokens_estimated"`
 	RealPrompt int              `json:"prompt_tokens"`
-	RealCached int              `json:"cached_tokens"` // -1: the engine did not say
+	RealCached int              `json:"cached_tokens"`        // by earlier work than its own; -1: the engine did not say
+	Own        int              `json:"own_tokens,omitempty"` // cached as well, by runs of this very request: its slices, and what was taken back
 	Candidates []ring.Candidate `json:"candidates,omitempty"`
 	Status     int              `json:"status"`
 	End        string           `json:"end"`
@@ -70,6 +71,7 @@ type recentRequest struct {
 
 	lane              lane.Status // State is empty: it was in none
 	slices, preempted int
+	own               int
 }
 
 func newRecentRequests() *recentRequests {
@@ -79,8 +81,8 @@ func newRecentRequests() *recentRequests {
 func (l *recentRequests) add(r *request, took time.Duration) {
 	e := recentRequest{
 		id: r.id, answerID: r.answerID, at: r.started, route: r.route.Template, model: r.model, source: r.identity.Source, decision: r.decision, attempts: r.attempts,
-		prompt: r.usage.Prompt, cached: r.usage.Cached, status: r.status, end: r.end, wait: r.waited, ttft: r.firstByte, took: took,
-		lane: r.lane.status, slices: r.lane.slices, preempted: r.lane.preempted,
+		prompt: r.usage.Prompt, cached: r.usage.Cached - r.own, status: r.status, end: r.end, wait: r.waited, ttft: r.firstByte, took: took,
+		lane: r.lane.status, slices: r.lane.slices, preempted: r.lane.preempted, own: r.own,
 	}
 	if r.up != nil {
 		e.engine = r.up.Name
@@ -122,7 +124,7 @@ func (e *recentRequest) explanation() Explanation {
 	if e.lane.State != "" {
 		x.Lane, x.HeldMS, x.ExtraMS = e.lane.Class.String(), 1000*e.lane.HeldSeconds, 1000*e.lane.ExtraSeconds
 	}
-	x.Slices, x.Preempted = e.slices, e.preempted
+	x.Slices, x.Preempted, x.Own = e.slices, e.preempted, e.own
 	if d.Session != 0 {
 		x.Session = string(appendHex16(nil, d.Session))
 	}

@@ -57,6 +57,7 @@ type request struct {
 	finished  bool
 	firstByte time.Duration // to the commit point; 0 before
 	usage     wire.Usage
+	own       int // of usage.Cached: what earlier runs of this request computed
 	status    int
 	end       endReason
 	refusal   string // code of the proxy's own error

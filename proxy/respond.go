@@ -189,6 +189,7 @@ func (r *request) finish(end endReason, status int) {
 	}
 	r.finished = true
 	r.end, r.status = end, status
+	r.own = r.lane.ownOf(r.usage.Cached)
 	if r.conn != nil {
 		r.conn.disarm()
 	}
@@ -231,7 +232,10 @@ func (r *request) finish(end endReason, status int) {
 	if r.usage.Prompt >= 0 && r.route.Generation {
 		attrs = append(attrs, slog.Int("prompt", r.usage.Prompt))
 		if r.usage.Cached >= 0 {
-			attrs = append(attrs, slog.Int("cached", r.usage.Cached))
+			attrs = append(attrs, slog.Int("cached", r.usage.Cached-r.own))
+			if r.own > 0 {
+				attrs = append(attrs, slog.Int("own", r.own))
+			}
 		}
 		attrs = append(attrs, slog.Int("output", r.usage.Output))
 	}

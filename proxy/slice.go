@@ -149,6 +149,7 @@ func (r *request) sliceOver(s lane.Slice) (again bool) {
 		return true
 	}
 	r.up.metrics.slices.Inc()
+	p.computed(s)
 	p.slices++
 	r.learnKept(s.Cached)
 	p.had, p.sure, p.done = p.tokens, p.tokens, 0
