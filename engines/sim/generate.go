@@ -268,7 +268,7 @@ func (j *job) abandon() {
 	j.abort()
 	j.settle(-1)
 	j.note(func(e *Entry) {
-		if e.Outcome == Open {
+		if e.Outcome == Open || e.Outcome == Answered { // the last bytes could not be written
 			e.Outcome = Broken
 		}
 		e.Aborted = time.Now()
@@ -307,9 +307,8 @@ func (j *job) whole() {
 			return
 		}
 	}
-	aborted := j.aborted()
-	j.json(http.StatusOK, j.reply.whole(nil))
-	if aborted {
+	if j.aborted() {
 		j.note(func(e *Entry) { e.Outcome, e.Aborted = Gone, time.Now() })
 	}
+	j.json(http.StatusOK, j.reply.whole(nil))
 }

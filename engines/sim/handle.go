@@ -43,7 +43,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.journal.open(e)
-	defer s.journal.close(e)
+	defer s.journal.finish(e, func(*Entry) {})
 
 	f, generation := familyOf(path)
 	x := &exchange{s: s, w: w, r: r, ctl: http.NewResponseController(w), entry: e, body: body.Bytes()}
@@ -124,6 +124,7 @@ func (x *exchange) early(f family) bool {
 		if o.Delay > 0 && !x.hold(o.Delay) {
 			return true
 		}
+		x.finish(func(e *Entry) { e.Outcome = Broken })
 		x.reset()
 		return true
 	}
@@ -165,6 +166,9 @@ func (x *exchange) reset() {
 
 func (x *exchange) note(change func(e *Entry)) { x.s.journal.note(x.entry, change) }
 
+// finish notes how the request ended. It comes before the last bytes of the answer: see Entry.Done.
+func (x *exchange) finish(change func(e *Entry)) { x.s.journal.finish(x.entry, change) }
+
 // json writes a whole answer.
 func (x *exchange) json(status int, body []byte) {
 	x.write(status, "application/json", body)
@@ -178,23 +182,27 @@ func (x *exchange) write(status int, kind string, body []byte) {
 		h["Content-Type"] = nil
 	}
 	h.Set("Content-Length", string(num(nil, len(body))))
-	x.w.WriteHeader(status)
 	cut := x.fault != nil && (x.fault.Kind == FaultReset || x.fault.Kind == FaultTruncate)
+	x.finish(func(e *Entry) {
+		e.Status = status
+		switch {
+		case cut:
+			e.Outcome = Broken
+		case e.Outcome != Open: // aborted
+		case status >= 400:
+			e.Outcome = Refused
+		default:
+			e.Outcome = Answered
+		}
+	})
+	x.w.WriteHeader(status)
 	if cut {
 		x.w.Write(body[:len(body)/2])
 		x.ctl.Flush()
-		x.note(func(e *Entry) { e.Status = status })
 		x.reset()
 		return
 	}
 	x.w.Write(body)
-	x.note(func(e *Entry) {
-		e.Status = status
-		e.Outcome = Answered
-		if status >= 400 {
-			e.Outcome = Refused
-		}
-	})
 }
 
 func (x *exchange) refuse(f family, p *problem) { x.json(p.status, p.body(x.s.opt.Mode, f)) }

@@ -33,7 +33,9 @@ type Entry struct {
 	FirstToken   time.Time `json:"first_token,omitzero"`
 	Left         time.Time `json:"left,omitzero"`    // the client's close was noticed
 	Aborted      time.Time `json:"aborted,omitzero"` // its memory was free again
-	Done         time.Time `json:"done,omitzero"`    // the handler ended
+	// Done is when it was over: an answer's end counts before its last bytes are written, so that the journal
+	// never knows less than the client; else when the handler ended.
+	Done time.Time `json:"done,omitzero"`
 }
 
 // Outcome says how a request ended.
@@ -89,13 +91,17 @@ func (j *journal) note(e *Entry, change func(e *Entry)) {
 	j.tell()
 }
 
-func (j *journal) close(e *Entry) {
+// finish changes an entry and notes that its request is over, the first time.
+func (j *journal) finish(e *Entry, change func(e *Entry)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e.Done = time.Now()
-	if e.BodySHA256 != "" {
-		if j.alive[e.BodySHA256]--; j.alive[e.BodySHA256] == 0 {
-			delete(j.alive, e.BodySHA256)
+	change(e)
+	if e.Done.IsZero() {
+		e.Done = time.Now()
+		if e.BodySHA256 != "" {
+			if j.alive[e.BodySHA256]--; j.alive[e.BodySHA256] == 0 {
+				delete(j.alive, e.BodySHA256)
+			}
 		}
 	}
 	j.tell()

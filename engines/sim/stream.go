@@ -27,7 +27,7 @@ func (j *job) stream() {
 	begin := func() bool {
 		begun = true
 		j.headers()
-		return j.emit(rep.begin(nil)) == nil
+		return j.emit(rep.begin(nil), nil) == nil
 	}
 	if !j.late() && !begin() {
 		j.abandon()
@@ -70,17 +70,20 @@ func (j *job) stream() {
 		if len(b) == 0 {
 			continue
 		}
-		if !begun && !begin() || j.emit(b) != nil {
-			j.abandon()
-			return
-		}
+		var ended func(e *Entry)
 		if over {
-			j.note(func(e *Entry) {
+			ended = func(e *Entry) {
 				e.Outcome = Answered
 				if gone {
 					e.Outcome, e.Aborted = Gone, time.Now()
 				}
-			})
+			}
+		}
+		if !begun && !begin() || j.emit(b, ended) != nil {
+			j.abandon()
+			return
+		}
+		if over {
 			return
 		}
 	}
@@ -89,12 +92,12 @@ func (j *job) stream() {
 // streamProblem is a refusal inside a stream.
 func (j *job) streamProblem(p *problem) {
 	j.headers()
-	j.emit(j.reply.fail(j.reply.begin(nil), p))
-	j.note(func(e *Entry) { e.Outcome = Refused })
+	j.emit(j.reply.fail(j.reply.begin(nil), p), func(e *Entry) { e.Outcome = Refused })
 }
 
-// emit writes whole events and flushes them; a fault that is due strikes between two of them.
-func (j *job) emit(frames []byte) error {
+// emit writes whole events and flushes them; a fault that is due strikes between two of them. With ended they are the
+// stream's last, and how it ended is noted before the very last is written.
+func (j *job) emit(frames []byte, ended func(e *Entry)) error {
 	defer func() {
 		if !j.dead {
 			j.ctl.Flush()
@@ -109,6 +112,9 @@ func (j *job) emit(frames []byte) error {
 		end := bytes.Index(frames, []byte("\n\n")) + 2
 		if j.fault == nil {
 			end = len(frames)
+		}
+		if ended != nil && end == len(frames) {
+			j.finish(ended)
 		}
 		if _, err := j.w.Write(frames[:end]); err != nil {
 			return err
@@ -130,8 +136,8 @@ func (j *job) strike(o *Fault) error {
 		j.note(func(e *Entry) { e.Outcome = Broken })
 		return errBroken
 	case FaultErrorEvent:
-		j.w.Write(j.reply.fail(nil, &problem{status: o.Status, kind: kindOf(j.reply.mode, j.reply.family, o.Status), text: o.Message}))
 		j.note(func(e *Entry) { e.Outcome = Broken })
+		j.w.Write(j.reply.fail(nil, &problem{status: o.Status, kind: kindOf(j.reply.mode, j.reply.family, o.Status), text: o.Message}))
 		return errBroken
 	case FaultStall:
 		if !j.hold(o.Delay) {
