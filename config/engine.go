@@ -35,7 +35,7 @@ type Engine struct {
 	Health string `toml:"health"`
 
 	// Preempt tells whether a long prefill may be taken back from this engine and sent again: "auto", "yes" or "no". Default "auto": yes for vLLM and SGLang, which stop at once and
-	// keep what they computed; own backends are not stopped, but get long prompts in slices while short turns are there. "yes" on an engine that goes on computing after the connection closed makes it
+	// keep what they computed; llama.cpp, and own backends that have told of cached tokens, are not stopped, but get long prompts in slices while short turns are there; other own backends get neither. "yes" on an engine that goes on computing after the connection closed makes it
 	// compute twice. "no" sends every long prompt once and whole: it is held back before that, neither stopped nor sliced. For engines that keep no prefixes, and for those that are billed by the token.
 	Preempt string `toml:"preempt"`
 

@@ -83,6 +83,9 @@ func (r *request) release(o ring.Outcome) {
 			r.up.LookSoon() // it may have been restarted in less time than probes notice (C111)
 		}
 	}
+	if o.CachedTokens > 0 && !r.up.caches.Load() {
+		r.up.caches.Store(true)
+	}
 	if o.PromptTokens > 0 {
 		r.learnKept(o.CachedTokens)
 	}

@@ -142,6 +142,7 @@ func (s *Server) engineChanged(e *engines.Engine, what engines.Change) {
 			up.lanes.forget()
 			up.kept.forget()
 			up.noAbort.Store(false)
+			up.caches.Store(false)
 		}
 	}
 	s.updatePlacer()

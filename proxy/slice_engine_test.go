@@ -20,6 +20,7 @@ type sliceEngine struct {
 	short   chan struct{} // closed, or sent to: short turns are answered
 	refuses int           // status of the answers to slices; 0 = they are answered
 	forgets bool          // it caches nothing
+	untold  bool          // it caches, and says nothing of it in short turns' and whole answers
 	after   time.Duration // how long a slice takes when the test does not hold it
 	held    bool          // slices wait for the test's word
 
@@ -63,7 +64,7 @@ func (e *sliceEngine) answerTo(w http.ResponseWriter, r *http.Request) {
 	case len(body) > laneLong:
 		cached := e.note(&e.wholes, "whole", body, text)
 		if q.Stream {
-			events(w, roleEvent, helloEvent, stopEvent, usageEvent, doneEvent)
+			e.stream(w)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -77,8 +78,18 @@ func (e *sliceEngine) answerTo(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		e.note(nil, "short", body, 0)
-		events(w, roleEvent, helloEvent, stopEvent, usageEvent, doneEvent)
+		e.stream(w)
 	}
+}
+
+func (e *sliceEngine) stream(w http.ResponseWriter) {
+	e.mu.Lock()
+	usage := usageEvent
+	if e.untold {
+		usage = `data: {"choices":[],"usage":{"prompt_tokens":16,"completion_tokens":5}}` + "\n\n"
+	}
+	e.mu.Unlock()
+	events(w, roleEvent, helloEvent, stopEvent, usage, doneEvent)
 }
 
 func (e *sliceEngine) slice(w http.ResponseWriter, r *http.Request, body string, text int) {

@@ -22,8 +22,10 @@ func TestAPromptInSlicesIsOnePromptToItsClient(t *testing.T) {
 			t.Run(fmt.Sprint(mode, " stream ", stream), func(t *testing.T) {
 				t.Parallel()
 				e, p := simulated(t, mode, "lanes.border = 1000\nlanes.target = \"20ms\"")
-				if _, _, _, err := ask(p, chatStream("hi"), "X-Session-Id", "short"); err != nil {
-					t.Fatal(err)
+				for range 2 { // the second one finds the first one cached, which makes slices possible on an unknown kind of engine
+					if _, _, _, err := ask(p, chatStream("hi"), "X-Session-Id", "short"); err != nil {
+						t.Fatal(err)
+					}
 				}
 				body := chat(words("long", 16_000))
 				if stream {

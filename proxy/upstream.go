@@ -30,6 +30,7 @@ type contact struct {
 	lanes       *engineLanes
 	askedOthers atomic.Int64 // when other proxies were last asked to let a short turn by
 	kept        keptShare
+	caches      atomic.Bool // an answer has told of cached tokens
 	noAbort     atomic.Bool // an SGLang that refuses /abort_request: it is only held back
 	metrics     *engineMetrics
 }

@@ -13,7 +13,7 @@ func (r *request) laneFacts() lane.Facts {
 	up := r.up
 	kind := up.DetectedKind()
 	return lane.Facts{
-		PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Slices: up.preempt != "no", Kept: up.kept.share(time.Now()),
+		PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Slices: up.canSlice(), Kept: up.kept.share(time.Now()),
 		KeepsStep: kind == engines.VLLM || up.llamaCPP(), UnseenAborts: up.llamaCPP(), FreezesDecodes: kind == engines.SGLang,
 	}
 }
@@ -65,6 +65,23 @@ func (up *upstream) canPreempt() bool {
 	// llama.cpp looks for closed connections once a second and stops only between batches, which take seconds on a slow
 	// machine. Nothing tells when it has; a request that is sent again too soon would live twice. So it is held back only.
 	return false
+}
+
+// canSlice tells whether the engine can be sent prefixes, which it must keep and which must cost nothing but its time: the
+// operator's word, else what is known of its kind. One of a kind that nobody knows may be a service that bills each token, or may
+// keep nothing: it has to tell of cached tokens first.
+func (up *upstream) canSlice() bool {
+	switch up.preempt {
+	case "yes":
+		return true
+	case "no":
+		return false
+	}
+	switch up.DetectedKind() {
+	case engines.VLLM, engines.SGLang:
+		return true
+	}
+	return up.llamaCPP() || up.caches.Load()
 }
 
 // llamaCPP tells whether the engine is a llama.cpp server, which stops between two batches and keeps all of them.
