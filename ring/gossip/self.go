@@ -27,14 +27,37 @@ func newSelf(opt *Options) *self {
 }
 
 // SetEngines replaces the list of engines and what goes with it, after a reload, and tells the others. settings and weights are as in
-// Options. Members of a list that differs cope.
+// Options. Members of a list that differs cope. OnDrain is called for engines that are new in the list and that an operator has drained,
+// whether that was said while they were in no list here, or before they were taken out of it.
 func (c *Cluster) SetEngines(names []string, settings, weights uint32) error {
 	opt := Options{Engines: names, Settings: settings, Weights: weights, Version: c.opt.Version}
-	c.self.Store(newSelf(&opt))
+	was := c.self.Swap(newSelf(&opt))
+	for _, name := range names {
+		if _, had := was.engines[ring.EngineID(name)]; !had {
+			c.recallDrain(name)
+		}
+	}
 	if err := c.list.UpdateNode(time.Second); err != nil {
 		return fmt.Errorf("tell the cluster of another list of engines: %w", err)
 	}
 	return nil
+}
+
+// recallDrain acts upon what was said of an engine's drain before it was in the list, and once more if another word comes meanwhile: the
+// last one counts.
+func (c *Cluster) recallDrain(engine string) {
+	for said := false; ; {
+		drained, _ := c.Drained(engine)
+		if drained == said {
+			return
+		}
+		said = drained
+		e := Entry{Key: uint64(ring.EngineID(engine)), Kind: Drain}
+		if drained {
+			e.Value = 1
+		}
+		c.hear(&e)
+	}
 }
 
 func (c *Cluster) ownMeta() *meta { return &c.self.Load().meta }
