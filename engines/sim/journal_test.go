@@ -13,8 +13,14 @@ import (
 // lastByte is a client that looks into the journal with every piece of the answer that reaches it.
 type lastByte struct {
 	*httptest.ResponseRecorder
-	s    *Server
-	seen Entry
+	s     *Server
+	first Entry // when the headers came
+	seen  Entry // at the last byte
+}
+
+func (c *lastByte) WriteHeader(status int) {
+	c.first = c.s.Log()[0]
+	c.ResponseRecorder.WriteHeader(status)
 }
 
 func (c *lastByte) Write(b []byte) (int, error) {
@@ -81,6 +87,9 @@ func TestTheJournalKnowsTheEndBeforeTheClient(t *testing.T) {
 				e := s.Log()[0]
 				if e.Outcome != c.outcome || e.Done.IsZero() || e.Status == 0 {
 					t.Errorf("%s: %+v", name, e)
+				}
+				if late := mode == SGLang && path != "/v1/messages" && path != "/v1/responses"; c.abort && late && client.first.Done.IsZero() {
+					t.Errorf("%s: the headers came before the end was noted, though it was the first token's", name)
 				}
 				// A fault inside a stream, and what it left behind in the engine, end after it has been told.
 				if c.outcome != Broken && !reflect.DeepEqual(client.seen, e) || client.seen.Outcome != e.Outcome {

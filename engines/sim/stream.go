@@ -79,6 +79,9 @@ func (j *job) stream() {
 				}
 			}
 		}
+		if over && j.fault == nil { // the headers may be the first that the client sees of it
+			j.finish(ended)
+		}
 		if !begun && !begin() || j.emit(b, ended) != nil {
 			j.abandon()
 			return
