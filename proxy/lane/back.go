@@ -19,7 +19,9 @@ func (c *Controller) preempted(i uint32, done int) {
 	ran := c.now - r.began
 	if r.state == preempting {
 		if c.engine.facts.UnseenAborts {
-			c.unseen = r.ordered
+			if c.unseen = r.ordered; c.forShared(r) {
+				c.unseen = 0
+			}
 			r.ready = r.ordered + min(c.engine.step(), maxUnseen)
 		} else {
 			c.engine.learnAbort(c.now - r.ordered)
@@ -135,6 +137,16 @@ func (c *Controller) crowd(r *request) {
 	}
 }
 
+// forShared says whether a long request is taken back for one that may wait for others' work as well.
+func (c *Controller) forShared(r *request) bool {
+	for _, x := range r.behind {
+		if x != none && c.all[x].shared {
+			return true
+		}
+	}
+	return false
+}
+
 // unheard learns, from a long request that is sent before such a first token came, that the abort took this long at least; what
 // comes next says nothing of it.
 func (c *Controller) unheard() {
@@ -147,7 +159,7 @@ func (c *Controller) unheard() {
 // hearAbort learns from the first token of an interactive request how long an abort took that was ordered for it, where the
 // engine does not tell: all the time since the order but for its own work.
 func (c *Controller) hearAbort(x *request) {
-	if c.unseen > 0 && x.sent <= c.unseen {
+	if c.unseen > 0 && x.sent <= c.unseen && !x.shared {
 		took := c.now - c.unseen
 		c.engine.learnAbort(max(took-c.engine.frontTime()-c.engine.prefill(x.fresh, x.context), took/4))
 	}

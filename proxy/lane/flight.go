@@ -12,7 +12,7 @@ func (c *Controller) add(a Arrival, class Class, fresh int) uint32 {
 	c.seq++
 	c.all[i] = request{
 		id: a.ID, tenant: a.Tenant, class: class, unstreamed: a.Unstreamed, arrived: c.now, total: fresh, fresh: fresh,
-		noPreempt: a.NoPreempt, noSlices: a.NoSlices, bytes: int64(max(a.Bytes, 0)),
+		noPreempt: a.NoPreempt, noSlices: a.NoSlices, shared: a.Shared, bytes: int64(max(a.Bytes, 0)),
 		context: max(a.Context, fresh), seq: c.seq, behind: [2]uint32{none, none}, prev: none, next: none, slot: none,
 	}
 	c.byID[a.ID] = i
@@ -36,7 +36,7 @@ func (c *Controller) send(i uint32, cut int) {
 		return
 	}
 	kind := kindOf(r)
-	r.alone = len(c.flight) == 0 && !c.interactive()
+	r.alone = len(c.flight) == 0 && !c.interactive() && !r.shared
 	c.waiting[kind].push(c.all, i)
 	for _, l := range c.flight {
 		if f := &c.all[l]; f.behind[kind] == none {
@@ -62,7 +62,7 @@ func (c *Controller) served(i uint32) {
 		}
 		if f.seq > x.seq {
 			f.began = c.now // it stood behind this one in the engine's queue
-		} else if !f.unstreamed && f.besideAt == 0 && x.sent-f.sent >= min(f.leg/2, 2*int64(c.opt.Target)) {
+		} else if !x.shared && !f.unstreamed && f.besideAt == 0 && x.sent-f.sent >= min(f.leg/2, 2*int64(c.opt.Target)) {
 			// One that came sooner may have been served while the engine's front end still read the long prompt.
 			f.besideAt, f.beside = c.now, c.now-x.sent
 		}

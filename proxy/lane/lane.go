@@ -39,7 +39,10 @@ type Arrival struct {
 	Unstreamed bool
 	NoPreempt  bool // this request cannot be stopped at the engine, whatever Facts say
 	NoSlices   bool // this prompt cannot be cut
-	Bytes      int  // of its body, which the caller keeps while the request is in the proxy
+	// Shared says that the engine has work of others in front of it, which this Controller does not see. How long an interactive
+	// request then takes to its first token says nothing of the engine.
+	Shared bool
+	Bytes  int // of its body, which the caller keeps while the request is in the proxy
 }
 
 // Verdict is the answer to an Arrival.

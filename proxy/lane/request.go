@@ -40,6 +40,7 @@ type request struct {
 	noPreempt  bool
 	noSlices   bool
 	alone      bool // interactive: nothing else was in its way when it was sent
+	shared     bool // interactive: others' work may have been in its way
 	stretch    uint8
 	preempted  int32 // times taken back
 	passedBy   int64 // ns of prefill of those that passed it between two slices
