@@ -20,6 +20,9 @@ type engineLanes struct {
 	armed   int64 // when the timer fires; 0 = not armed
 	due     []lane.Action
 	closed  bool
+
+	sent    uint64 // requests, slices and runs that were let go to the engine
+	running int    // of these, in prefill as far as is known; one that is not streamed, until its end
 }
 
 func newEngineLanes(opt lane.Options, now func() int64) *engineLanes {
@@ -38,9 +41,28 @@ func (l *engineLanes) arrive(r *request, a lane.Arrival, f lane.Facts) lane.Verd
 	}
 	if v == lane.Go {
 		r.lane.flight.Store(inEngine)
+		l.begins(r)
 	}
 	l.act()
 	return v
+}
+
+// begins notes that a request goes to the engine.
+func (l *engineLanes) begins(r *request) {
+	l.sent++
+	l.running++
+	r.lane.running, r.lane.nth, r.lane.alone = true, l.sent, l.running == 1
+}
+
+// ends notes that a request is in prefill no more. It tells whether nothing else was, in all that time.
+func (l *engineLanes) ends(id uint64) (alone bool) {
+	r := l.members[id]
+	if r == nil || !r.lane.running {
+		return false
+	}
+	l.running--
+	r.lane.running = false
+	return r.lane.alone && r.lane.nth == l.sent
 }
 
 // retryAfter is when a long request that was refused may find a place.
@@ -104,6 +126,7 @@ func (l *engineLanes) move(id uint64) {
 func (l *engineLanes) firstToken(id uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.ends(id)
 	delete(l.members, id)
 	l.c.FirstToken(l.now(), id)
 	l.act()
@@ -114,6 +137,7 @@ func (l *engineLanes) firstToken(id uint64) {
 func (l *engineLanes) preempted(id uint64, done int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.ends(id)
 	if l.closed {
 		l.move(id)
 	}
@@ -121,15 +145,18 @@ func (l *engineLanes) preempted(id uint64, done int) {
 	l.act()
 }
 
-// sliced tells that a slice has ended and the request is back in the proxy.
-func (l *engineLanes) sliced(id uint64, s lane.Slice) {
+// sliced tells that a slice has ended and the request is back in the proxy. It answers whether nothing else was in prefill
+// meanwhile.
+func (l *engineLanes) sliced(id uint64, s lane.Slice) (alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	alone = l.ends(id)
 	if l.closed {
 		l.move(id)
 	}
 	l.c.Sliced(l.now(), id, s)
 	l.act()
+	return alone
 }
 
 // leave ends a request's part in the lanes, at any stage, and tells what became
@@ -137,6 +164,7 @@ func (l *engineLanes) sliced(id uint64, s lane.Slice) {
 func (l *engineLanes) leave(id uint64) lane.Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.ends(id)
 	delete(l.members, id)
 	now := l.now()
 	status, _ := l.c.Status(now, id)
@@ -159,6 +187,7 @@ func (l *engineLanes) act() {
 			// From here on it can be taken back, before its goroutine has sent it too.
 			r.lane.flight.Store(inEngine)
 			r.lane.tokens, r.lane.reason, r.lane.admitted = a.Tokens, a.Reason, true
+			l.begins(r)
 			r.wakeUp(wakeAdmit)
 		case lane.Expire:
 			delete(l.members, a.ID)

@@ -11,6 +11,7 @@ func (p *lanePart) byAborts(cached int) int { return min(p.done, max(cached-p.ha
 // computed takes down what a slice that has ended has computed, as the engine counts it or, where it does not say, estimated.
 func (p *lanePart) computed(s lane.Slice) {
 	if s.Prompt <= 0 || s.Cached < 0 || s.Cached > s.Prompt {
+		p.fresh = max(p.tokens-p.sure-p.done, 0)
 		p.own += max(p.tokens-p.sure, 0)
 		return
 	}
@@ -18,7 +19,8 @@ func (p *lanePart) computed(s lane.Slice) {
 	if p.own == 0 {
 		p.base = s.Cached - aborted
 	}
-	p.own += s.Prompt - s.Cached + aborted
+	p.fresh = s.Prompt - s.Cached
+	p.own += p.fresh + aborted
 }
 
 // ownOf is how many of the answer's cached tokens earlier runs of the request itself have computed.

@@ -29,6 +29,8 @@ type lanePart struct {
 	ordered atomic.Bool   // the engine was told to abort what is under way
 	back    comeback      // why the last exchange brought no answer
 	result  lane.Slice    // of the slice that has ended
+	took    time.Duration // by it
+	fresh   int           // tokens that it has computed, estimated where the engine does not say
 	whole   bool          // no more slices of it, on any engine
 	broke   bool          // an engine closed without an answer to a slice of it: it may have died of it
 	avoids  bool          // the last engine of scratch.exclude is there for a slice only
@@ -37,6 +39,9 @@ type lanePart struct {
 	tokens   int         // what was admitted: a slice of so many tokens of the prompt; 0 = the request itself
 	reason   lane.Reason // why
 	admitted bool        // after it was held
+	running  bool        // it counts as in prefill
+	alone    bool        // when it was let go nothing else was in prefill there
+	nth      uint64      // to be let go
 
 	sentAt     time.Time
 	heldFor    time.Duration // in lanes, of all engines
@@ -198,7 +203,9 @@ func (r *request) inLane() laneOutcome {
 		r.aborts.wait() // never two copies at once
 		p.flight.Store(inProxy)
 		if p.back == bySlice {
-			p.lanes.sliced(p.id, p.result)
+			if p.lanes.sliced(p.id, p.result) && !p.result.Failed {
+				r.charge.Computed(p.fresh, int64(p.took))
+			}
 		} else {
 			r.countPreemption()
 			p.lanes.preempted(p.id, -1) // the controller knows when the run began and what an abort loses

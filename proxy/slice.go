@@ -148,6 +148,7 @@ func (r *request) sliceOver(s lane.Slice) (again bool) {
 	if s.Failed {
 		return true
 	}
+	p.took = time.Since(p.sentAt)
 	r.up.metrics.slices.Inc()
 	p.computed(s)
 	p.slices++

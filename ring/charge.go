@@ -17,12 +17,14 @@ type Charge struct {
 	deepest  uint64 // fingerprint of the last kept point
 	added    int    // kept points that the index did not have before
 
-	fresh     int // tokens charged
-	tokens    int // of the prompt, estimated
-	seen      int // tokens that the index said were held
-	computed  int // tokens that earlier runs of this request are known to have computed, warm ones included
-	bytes     int // of the prompt
-	held      int // context tokens charged to the engine directly
+	fresh     int   // tokens charged
+	tokens    int   // of the prompt, estimated
+	seen      int   // tokens that the index said were held
+	computed  int   // tokens that earlier runs of this request are known to have computed, warm ones included
+	ran       int   // tokens of runs that have not taught the engine's speed yet
+	ranFor    int64 // ns that they took
+	bytes     int   // of the prompt
+	held      int   // context tokens charged to the engine directly
 	alone     bool
 	continues bool
 	stage     stage
@@ -35,6 +37,9 @@ const (
 	running
 	released
 )
+
+// maxBeside is how many answers may be decoded beside a prefill that teaches the engine's speed: they slow it down.
+const maxBeside = 2
 
 // chargeBlock is how many charges are allocated at once. They are not reused: a pointer to one stays good forever.
 const chargeBlock = 64
@@ -60,7 +65,7 @@ func (p *Placer) charge(l *look, d *Decision, c *candidate, r resolved) *Charge 
 	e.arrivals++
 	e.placed++
 	*ch = Charge{
-		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued+e.remote.queued == 0 && e.running+e.remote.running <= 2, // others decoding slow a prefill down
+		p: p, e: e, m: l.m, start: p.now, arrivals: e.arrivals, alone: e.queued+e.remote.queued == 0 && e.running+e.remote.running <= maxBeside,
 		fresh: l.tokens - c.warm, tokens: l.tokens, seen: c.seen, continues: l.t.Continues,
 	}
 	e.waiting += int64(ch.fresh)

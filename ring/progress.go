@@ -21,6 +21,25 @@ func (c *Charge) Progress(now int64, held int) {
 	}
 }
 
+// Computed says that a run of this request has computed so many fresh tokens in so many ns, with the engine to itself as far as
+// the caller knows: nothing else was in prefill there. Short runs say something about its speed together. Each has the engine's
+// fixed part of a request in its time, so that they teach a rate that is a little low.
+func (c *Charge) Computed(tokens int, took int64) {
+	p, e := c.p, c.e
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if tokens <= 0 || took <= 0 || c.stage != waiting || p.engines[e.slot] != e || e.remote.queued > 0 || e.running+e.remote.running > maxBeside {
+		return
+	}
+	c.ran += tokens
+	c.ranFor += took
+	if c.ran >= minRateTokens {
+		e.rate.learn(c.ran, c.ranFor)
+		p.fleetRate.learn(c.ran, c.ranFor)
+		c.ran, c.ranFor = 0, 0
+	}
+}
+
 // expectation is how many tokens of the answer's prompt the engine should have found, given how many it did: between what
 // was believed to be held before the request came and what its own earlier runs computed nothing is a surprise.
 func (c *Charge) expectation(o Outcome) int {

@@ -56,3 +56,47 @@ func TestWhatWasComputedStaysOnRecord(t *testing.T) {
 		t.Errorf("nothing was computed, and %d tokens are on record", again.Warm)
 	}
 }
+
+// Of a prompt that is computed in short runs none says much about the engine's speed, and all together do. What ran beside many
+// answers does not, and neither does what was done before in no time.
+func TestSpeedIsLearnedFromShortRuns(t *testing.T) {
+	w := newWorld(t, Options{}, fleet(1, 0))
+	rate := func() float64 { return w.Snapshot()[0].PrefillRate }
+	first := rate()
+	ch, _ := w.start(1, begin(0, 0, 1, 144_000))
+	run := func(tokens int, took time.Duration) {
+		w.sleep(took)
+		ch.Computed(tokens, int64(took))
+		ch.Restart(w.now)
+	}
+	run(1000, 500*time.Millisecond)
+	run(1000, 500*time.Millisecond)
+	if rate() != first {
+		t.Errorf("2,000 tokens have taught %v tokens/s", rate())
+	}
+	for range 10 {
+		run(1000, 500*time.Millisecond)
+	}
+	if rate() != 2000 {
+		t.Errorf("2,000 tokens/s, and %v are believed", rate())
+	}
+	run(0, time.Second)
+	run(1000, 0)
+	run(-5, time.Second)
+	for i := range 3 {
+		other, _ := w.start(uint64(i+2), begin(0, 0, uint64(i+2), 1000))
+		other.FirstToken(w.now)
+		defer other.Release(w.now, Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1})
+	}
+	for range 10 {
+		run(1000, 5*time.Second)
+	}
+	if rate() != 2000 {
+		t.Errorf("runs beside three answers have taught %v tokens/s", rate())
+	}
+	ch.Release(w.now, Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1, Failed: true})
+	ch.Computed(100_000, 1)
+	if rate() != 2000 {
+		t.Errorf("after its end: %v", rate())
+	}
+}
