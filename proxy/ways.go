@@ -14,7 +14,7 @@ func (r *request) laneFacts() lane.Facts {
 	kind := up.DetectedKind()
 	return lane.Facts{
 		PrefillRate: r.charge.PrefillRate(), CanPreempt: up.canPreempt(), Slices: up.canSlice(), Kept: up.kept.share(time.Now()),
-		KeepsStep: kind == engines.VLLM || up.llamaCPP(), UnseenAborts: up.llamaCPP(), FreezesDecodes: kind == engines.SGLang,
+		KeepsStep: kind == engines.VLLM || up.llamaCPP(), UnseenAborts: kind == engines.VLLM || up.llamaCPP(), FreezesDecodes: kind == engines.SGLang,
 	}
 }
 
