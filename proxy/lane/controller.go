@@ -143,9 +143,7 @@ func (c *Controller) firstToken(i uint32) {
 		c.unwait(i)
 		c.spoke = c.now
 		c.hearAbort(r)
-		if r.alone && len(c.flight) == 0 && c.waiting[streams].n+c.waiting[wholes].n == 0 {
-			c.engine.learnFront(r, c.now-r.sent)
-		}
+		c.engine.learnFront(r, c.now-r.sent, r.alone && len(c.flight) == 0 && !c.interactive())
 	} else {
 		c.confirmBeside(r)
 		c.learnRun(r)

@@ -89,10 +89,14 @@ func (e *engine) tokens(ns int64, from int, start float64) int {
 // frontTime is the ns of the fixed part of a request: what reading and tokenizing a long prompt takes before its first step.
 func (e *engine) frontTime() int64 { return int64(e.front) }
 
-// learnFront takes the ns to first token of an interactive request that nothing was in the way of. The small ones of them say
-// what is fixed; they are followed down soon and up slowly.
-func (e *engine) learnFront(x *request, ns int64) {
+// learnFront takes the ns to first token of an interactive request, and whether nothing was in its way. The small ones of them
+// say what is fixed; they are followed down soon and up slowly. One that was quicker although something was in its way says so
+// all the more: without it a wrong belief would last for as long as there is always a long prefill.
+func (e *engine) learnFront(x *request, ns int64, clear bool) {
 	sample := float64(max(ns-e.prefill(x.fresh, x.context), 0))
+	if !clear && sample >= e.front {
+		return
+	}
 	e.fronts++
 	weight := 0.05
 	if sample < e.front {
