@@ -23,6 +23,7 @@ type headOf struct {
 	apiKey      string // replaces the client's credentials; "" passes them
 	extra       []byte // whole header lines that the configuration sets for this engine
 	requestID   string // added as x-request-id; "" adds none
+	slice       bool   // of a slice: a request of our own beside the client's, answered by JSON
 }
 
 // appendHead appends the request's head for the engine at target: the client's
@@ -54,7 +55,8 @@ func appendHead(dst []byte, target *engines.Target, rules *headRules, h *headOf)
 		name := line[:colon]
 		dropping := isHopByHop(name) || isFraming(name) || listed(named, name) || rules.strips(name) ||
 			(h.decoded && foldEqual(name, "content-encoding")) ||
-			(h.apiKey != "" && (foldEqual(name, "authorization") || foldEqual(name, "x-api-key") || foldEqual(name, "api-key")))
+			(h.apiKey != "" && (foldEqual(name, "authorization") || foldEqual(name, "x-api-key") || foldEqual(name, "api-key"))) ||
+			(h.slice && (foldEqual(name, "idempotency-key") || foldEqual(name, "accept") || foldEqual(name, "x-request-id")))
 		if !dropping {
 			dst = append(dst, line...)
 		}
@@ -68,6 +70,9 @@ func appendHead(dst []byte, target *engines.Target, rules *headRules, h *headOf)
 		dst = append(dst, "X-Request-Id: "...)
 		dst = append(dst, h.requestID...)
 		dst = append(dst, "\r\n"...)
+	}
+	if h.slice {
+		dst = append(dst, "Accept: application/json\r\n"...)
 	}
 	dst = append(dst, h.extra...)
 	if h.bodyLength >= 0 {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -47,6 +48,7 @@ type lanePart struct {
 	heldFor    time.Duration // in lanes, of all engines
 	preempted  int
 	slices     int // that ended
+	sliceNo    int // that were sent, or tried to
 	sliceBytes int // sent in slices
 	had        int // tokens of the prompt that the engine has from before or by slices, as it counts them where it does
 	sure       int // the same in our own estimate
@@ -172,10 +174,12 @@ func (r *request) held() laneOutcome {
 	return laneEnded
 }
 
-// refuseHeld refuses a long request for which there is no place, until about the
-// time at which there is one.
+// refuseHeld refuses a request for which there is no place, until about the time
+// at which there is one, and up to half as long again: hundreds may be refused at
+// once, and should not all come back at once.
 func (r *request) refuseHeld(code, message string) {
 	r.comeBack = r.lane.lanes.retryAfter()
+	r.comeBack += rand.N(r.comeBack/2 + time.Second)
 	r.refuse(fasthttp.StatusTooManyRequests, code, message)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -211,13 +212,16 @@ func (r *request) prepareHead(length int) {
 	sc, up, h := r.scratch, r.up, &r.ctx.Request.Header
 	sc.head = appendHead(sc.head[:0], &up.Target, &r.settings.strip, &headOf{
 		method: h.Method(), uri: h.RequestURI(), raw: h.RawHeaders(), bodyLength: length,
-		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead, requestID: r.idForEngine(),
+		decoded: r.decoded, apiKey: up.APIKey, extra: up.extraHead, requestID: r.idForEngine(), slice: r.lane.tokens > 0,
 	})
 }
 
 // idForEngine is the request's id for an engine that would not get one from the
-// client.
+// client, or that of a slice of it.
 func (r *request) idForEngine() string {
+	if r.lane.tokens > 0 && (r.settings.Headers.RequestID || len(r.header("X-Request-Id")) > 0 && !r.settings.strip.strips([]byte("x-request-id"))) {
+		return r.id + "-s" + strconv.Itoa(r.lane.sliceNo)
+	}
 	if !r.settings.Headers.RequestID || len(r.header("X-Request-Id")) > 0 {
 		return ""
 	}

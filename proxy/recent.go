@@ -122,7 +122,7 @@ func (e *recentRequest) explanation() Explanation {
 		x.Candidates = append(x.Candidates, d.Runners[:d.N]...)
 	}
 	if e.lane.State != "" {
-		x.Lane, x.HeldMS, x.ExtraMS = e.lane.Class.String(), 1000*e.lane.HeldSeconds, 1000*e.lane.ExtraSeconds
+		x.Lane, x.HeldMS, x.ExtraMS = e.lane.Class.String(), inMilliseconds(e.lane.HeldSeconds), inMilliseconds(e.lane.ExtraSeconds)
 	}
 	x.Slices, x.Preempted, x.Own = e.slices, e.preempted, e.own
 	if d.Session != 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"strconv"
 	"time"
@@ -263,7 +264,7 @@ func (r *request) laneAttrs(attrs []slog.Attr) []slog.Attr {
 			reason = p.reason.String()
 		}
 		attrs = append(attrs, slog.String("lane", l.Class.String()), slog.String("lane_reason", reason),
-			slog.Float64("held_ms", l.HeldSeconds*1000), slog.Float64("extra_ms", l.ExtraSeconds*1000))
+			slog.Float64("held_ms", inMilliseconds(l.HeldSeconds)), slog.Float64("extra_ms", inMilliseconds(l.ExtraSeconds)))
 	}
 	if p.slices > 0 {
 		attrs = append(attrs, slog.Int("slices", p.slices))
@@ -278,6 +279,9 @@ func (r *request) laneAttrs(attrs []slog.Attr) []slog.Attr {
 func milliseconds(d time.Duration) float64 {
 	return float64(d.Microseconds()) / 1000
 }
+
+// inMilliseconds is the same for a number of seconds.
+func inMilliseconds(seconds float64) float64 { return math.Round(seconds*1e6) / 1e3 }
 
 // methodLabel bounds the method's label set.
 func methodLabel(m []byte) string {

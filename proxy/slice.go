@@ -64,6 +64,7 @@ func (r *request) prepareSlice() bool {
 		sc.pieces = append(sc.pieces[:0], sc.slice[:open], sc.fixed, sc.slice[open:])
 		length += len(sc.fixed)
 	}
+	r.lane.sliceNo++
 	r.prepareHead(length)
 	return true
 }

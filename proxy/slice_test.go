@@ -250,3 +250,39 @@ func TestLanesAreShown(t *testing.T) {
 		t.Errorf("still shown: %+v", lists)
 	}
 }
+
+// A slice is no copy of the client's request to whoever goes by its headers: it has no key of a request that may happen once, an
+// id of its own beside the request's, and wants JSON. The request itself has the client's headers as ever.
+func TestSlicesHaveHeadersOfTheirOwn(t *testing.T) {
+	for _, id := range []string{"mine", ""} {
+		e := newSliceEngine(t, "a")
+		p := startProxy(t, sliceSettings, e.fakeEngine)
+		contended(t, p)
+		header := []string{"X-Session-Id", "long", "Idempotency-Key", "once", "Accept", "text/event-stream", "X-Stainless-Lang", "js"}
+		if id != "" {
+			header = append(header, "X-Request-Id", id)
+		}
+		got := p.post("/v1/chat/completions", chatStream(words("long", 20_000)), header...)
+		id = got.header.Get("X-Request-Id")
+		seen := 0
+		for _, c := range e.got()[1:] {
+			h := c.header
+			if h.Get("X-Stainless-Lang") != "js" {
+				t.Errorf("sent with %v", h)
+			}
+			if !strings.Contains(c.body, `"max_tokens":1`) {
+				if h.Get("Idempotency-Key") != "once" || h.Get("Accept") != "text/event-stream" || h.Get("X-Request-Id") != id {
+					t.Errorf("the request itself was sent with %v", h)
+				}
+				continue
+			}
+			seen++
+			if h.Get("Idempotency-Key") != "" || fmt.Sprint(h["Accept"]) != "[application/json]" || fmt.Sprint(h["X-Request-Id"]) != fmt.Sprintf("[%s-s%d]", id, seen) {
+				t.Errorf("slice %d was sent with %v", seen, h)
+			}
+		}
+		if seen < 2 {
+			t.Errorf("%d slices", seen)
+		}
+	}
+}
