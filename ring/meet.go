@@ -1,6 +1,10 @@
 package ring
 
-import "github.com/warmring/warmring/ring/prompt"
+import (
+	"time"
+
+	"github.com/warmring/warmring/ring/prompt"
+)
 
 // How a turn meets a session that only other proxies have seen.
 
@@ -260,4 +264,25 @@ func (p *Placer) Missing(t *Turn) bool {
 		}
 	}
 	return true
+}
+
+// Cold estimates what a turn costs on an engine that holds nothing of it but the head that all sessions share: its tokens, and how long
+// their prefill takes at the fleet's learned speed. It changes nothing.
+func (p *Placer) Cold(t *Turn) (tokens int, prefill time.Duration) {
+	pr := t.Prompt
+	if pr == nil {
+		return 0, 0
+	}
+	bytes := pr.Bytes
+	if pr.Head > 0 {
+		bytes -= int(pr.Chain[pr.Head-1].Bytes)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	perToken := p.opt.DefaultBytesPerToken
+	if m := p.models[string(t.Model)]; m != nil {
+		perToken = m.bytesPerToken
+	}
+	fresh := float64(max(bytes, 0)) / perToken
+	return int(fresh), time.Duration(fresh / p.fleetRate.perSecond * float64(time.Second))
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/warmring/warmring/ring/prompt"
 )
 
 // A session takes one turn after another at any proxy, and moves now and then, as an engine fails. The news of its bindings and
@@ -147,5 +149,24 @@ func TestOneHistoryIsNotTakenForTwo(t *testing.T) {
 				next.Release(here.now, Outcome{PromptTokens: -1, CachedTokens: -1, OutputTokens: -1})
 			}
 		})
+	}
+}
+
+// What a turn would cost in a wrong place is its history, but not the head that all sessions share.
+func TestAColdTurnIsItsPromptWithoutTheHead(t *testing.T) {
+	p := New(Options{DefaultBytesPerToken: 4, DefaultPrefillRate: 1000})
+	for _, c := range []struct {
+		prompt  *prompt.Prompt
+		tokens  int
+		prefill time.Duration
+	}{
+		{nil, 0, 0},
+		{begin(0, 0, 1, 4000).prompt(), 1000, time.Second},
+		{begin(1, 40_000, 1, 4000).say(2, 4000).prompt(), 2000, 2 * time.Second},
+	} {
+		tokens, prefill := p.Cold(&Turn{Prompt: c.prompt})
+		if d := tokens - c.tokens; d < -20 || d > 20 || (prefill-c.prefill).Abs() > 20*time.Millisecond {
+			t.Errorf("%d tokens, %v: not %d, %v", tokens, prefill, c.tokens, c.prefill)
+		}
 	}
 }

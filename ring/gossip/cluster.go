@@ -54,6 +54,8 @@ type Cluster struct {
 	compareUntil atomic.Int64
 
 	// telling is held while entries go from the Placer to the Book or back, so that View shows no news as told that is in neither.
+	active atomic.Int64 // when it was last heard that another member has work, or has placed something
+
 	telling sync.Mutex
 
 	// numbering is held while charges are read and given their message's number, so that a greater number never tells of an earlier moment.
@@ -168,6 +170,13 @@ func (c *Cluster) IsReady() bool { return c.isReady.Load() }
 func (c *Cluster) HasMembers() bool { return c.members.count() > 0 }
 
 func (c *Cluster) becomeReady(alone bool) {
+// IsQuiet tells that nothing has been heard for a while of work or placements of other members, so that there is hardly any news under way:
+// who has work says so twice a second, in clusters of some tens at least. Alone is quiet.
+func (c *Cluster) IsQuiet() bool { return c.now()-c.active.Load() > int64(quiet) }
+
+// quiet is longer than two reports and the way by gossip.
+const quiet = 2*heartbeat + 200*time.Millisecond
+
 	if !c.isReady.Swap(true) {
 		c.alone.Store(alone)
 		close(c.ready)

@@ -71,6 +71,7 @@ func (c *Cluster) merge(now int64, list []Entry, how spread) {
 		switch e.Kind {
 		case Session, Tail:
 			bindings = append(bindings, e.binding())
+			c.active.Store(now)
 		default:
 			words = append(words, *e)
 		}
@@ -125,6 +126,9 @@ func (c *Cluster) take(now int64, m *Message, state bool) {
 		case c.replies <- reply{m.Sender, slices.Clone(m.Hashes)}: // the next message is read into the same memory
 		default: // the next comparison finds the same
 		}
+	}
+	if len(m.Loads)+len(m.Loud) > 0 {
+		c.active.Store(now)
 	}
 	if m.HasLoads || len(m.Loud) > 0 {
 		c.charged(func() []ring.Load { return c.loads.take(now, m) })

@@ -62,3 +62,24 @@ func TestAnEngineThatAReloadBringsIsDrainedIfTheOthersSaySo(t *testing.T) {
 		t.Error("it was put back in use while it was in no list here, and is drained all the same")
 	}
 }
+
+// Who has work or places something is heard of; what was placed here and comes back from the others is no work of theirs.
+func TestAMemberIsQuietForAsLongAsTheOthersHaveNothingToDo(t *testing.T) {
+	t.Parallel()
+	names := engineNames(3)
+	a := startMember(t, names, nil, nil)
+	b := startMember(t, names, []string{a.Address()}, nil)
+	all := []*proxy{a, b}
+	awaitMembers(t, all)
+	eventually(t, "both to be quiet", func() bool { return a.IsQuiet() && b.IsQuiet() })
+	before, heard := a.active.Load(), b.active.Load()
+	d := a.place(t, 5)
+	eventually(t, "the placement", func() bool { return b.knows(5) == d.Engine })
+	if b.active.Load() == heard {
+		t.Error("a placement has been heard of, and all is said to be quiet")
+	}
+	eventually(t, "it to have been passed on", func() bool { return b.news.len() == 0 })
+	if a.active.Load() != before {
+		t.Error("its own placement is taken for another's")
+	}
+}
