@@ -48,14 +48,15 @@ type Cluster struct {
 	askWake    chan struct{}
 	ready      chan struct{}
 	isReady    atomic.Bool
+	settled    atomic.Bool // the state of one that is ready has been taken in
 
 	// compareUntil is for how long this member compares what it knows at short intervals: after somebody has come. What comes over
 	// a healed cut is known to half of the members already, who do not pass it on, so gossip alone leaves gaps.
 	compareUntil atomic.Int64
 
-	// telling is held while entries go from the Placer to the Book or back, so that View shows no news as told that is in neither.
 	active atomic.Int64 // when it was last heard that another member has work, or has placed something
 
+	// telling is held while entries go from the Placer to the Book or back, so that View shows no news as told that is in neither.
 	telling sync.Mutex
 
 	// numbering is held while charges are read and given their message's number, so that a greater number never tells of an earlier moment.
@@ -160,7 +161,7 @@ func (c *Cluster) Name() string { return c.name }
 // Address is the "host:port" that others reach this member at.
 func (c *Cluster) Address() string { return c.list.LocalNode().Address() }
 
-// Ready is closed when the state of another member has been taken in, or there is none to be had.
+// Ready is closed when the state of another member that was ready itself has been taken in, or there is none to be had.
 func (c *Cluster) Ready() <-chan struct{} { return c.ready }
 
 // IsReady tells whether Ready is closed.
@@ -169,7 +170,6 @@ func (c *Cluster) IsReady() bool { return c.isReady.Load() }
 // HasMembers tells whether there are others now.
 func (c *Cluster) HasMembers() bool { return c.members.count() > 0 }
 
-func (c *Cluster) becomeReady(alone bool) {
 // IsQuiet tells that nothing has been heard for a while of work or placements of other members, so that there is hardly any news under way:
 // who has work says so twice a second, in clusters of some tens at least. Alone is quiet.
 func (c *Cluster) IsQuiet() bool { return c.now()-c.active.Load() > int64(quiet) }
@@ -177,6 +177,7 @@ func (c *Cluster) IsQuiet() bool { return c.now()-c.active.Load() > int64(quiet)
 // quiet is longer than two reports and the way by gossip.
 const quiet = 2*heartbeat + 200*time.Millisecond
 
+func (c *Cluster) becomeReady(alone bool) {
 	if !c.isReady.Swap(true) {
 		c.alone.Store(alone)
 		close(c.ready)

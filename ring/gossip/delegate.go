@@ -72,7 +72,10 @@ func (c *Cluster) times() int {
 func (d *delegate) LocalState(join bool) []byte {
 	c := (*Cluster)(d)
 	now := c.now()
-	m := Message{Sender: c.node, Interval: c.interval(0), HasLoads: true}
+	m := Message{Sender: c.node, Interval: c.interval(0), HasLoads: true, Readiness: Joining}
+	if c.isReady.Load() {
+		m.Readiness = Settled
+	}
 	m.Loads, m.Sequence = c.numberedLoads()
 	for _, s := range c.states() {
 		m.Sights = append(m.Sights, Sight{ring.EngineID(s.Engine), s.State})
@@ -92,10 +95,13 @@ func (d *delegate) LocalState(join bool) []byte {
 const maxState = 50_000
 
 // MergeRemoteState takes in another member's. It is done when it returns, so a join that has returned has the state.
-func (d *delegate) MergeRemoteState(b []byte, _ bool) {
+func (d *delegate) MergeRemoteState(b []byte, join bool) {
 	c := (*Cluster)(d)
 	var m Message
 	if !c.read(&m, b) {
+		if join && len(b) > 0 && b[0] != version {
+			c.settled.Store(true) // asking it again, or another of its version, gives no more
+		}
 		return
 	}
 	now := c.now()
@@ -106,6 +112,9 @@ func (d *delegate) MergeRemoteState(b []byte, _ bool) {
 	}
 	c.merge(now, m.Entries, spread)
 	c.take(now, &m, true)
+	if join && m.Readiness != Joining { // only joins bring entries
+		c.settled.Store(true)
+	}
 }
 
 // events follows the membership.

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,7 +13,7 @@ import (
 
 // join finds other members at the start and whenever some are missing.
 //
-// At the start any one member's state will do; the others come by gossip. Later the names are looked up again and again: a
+// At the start the state of any one that is ready will do (joinFirst); the others come by gossip. Later the names are looked up again and again: a
 // member that is in them but not in the list was cut off from us. Members that were lost are tried one a second, as after a
 // cut both sides take each other for dead and nothing but a new join brings them together.
 func (c *Cluster) join() {
@@ -38,52 +39,27 @@ func (c *Cluster) join() {
 	}
 }
 
-func (c *Cluster) joinFirst() {
-	deadline := time.Now().Add(c.opt.ReadyLimit)
-	for {
-		addresses := c.missing()
-		for _, address := range addresses {
-			if c.tryJoin(address) {
-				c.becomeReady(false)
-				return
-			}
-			if c.base.Err() != nil || time.Now().After(deadline) {
-				break
-			}
-		}
-		if c.members.count() > 0 { // somebody else came to us, and gave us its state
-			c.becomeReady(false)
-			return
-		}
-		if len(addresses) == 0 && len(c.opt.Join) == 0 || time.Now().After(deadline) {
-			c.becomeReady(true)
-			return
-		}
-		if len(addresses) == 0 && c.resolvedAll() {
-			c.becomeReady(true) // the names have no address but ours: we are the first
-			return
-		}
-		if !sleep(c.base, jitter(300*time.Millisecond)) {
-			return
-		}
-	}
-}
+func (c *Cluster) tryJoin(address string) bool { return c.attempt(address) == nil }
 
-func (c *Cluster) tryJoin(address string) bool {
-	if c.base.Err() != nil {
-		return false
+// errOurself is what an attempt to join ourselves ends with: by an address that others know and we do not.
+var errOurself = errors.New("it is this proxy itself")
+
+// attempt joins the member at an address. Where it returns nil, the state of that member has been taken in.
+func (c *Cluster) attempt(address string) error {
+	if err := c.base.Err(); err != nil {
+		return err
 	}
 	if _, err := c.list.Join([]string{address}); err != nil {
 		c.counts.joinFails.Add(1)
 		c.lonely.failed(joinError(address, err))
-		return false
+		return err
 	}
 	c.counts.joins.Add(1)
 	if c.members.count() == 0 {
-		c.selves[address] = true // we have joined ourselves, by an address that others know and we do not
-		return false
+		c.selves[address] = true
+		return errOurself
 	}
-	return true
+	return nil
 }
 
 // missing looks the names up and returns the addresses that are neither ours nor a member's, in random order.

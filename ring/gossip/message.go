@@ -44,11 +44,22 @@ type Sight struct {
 	State  ring.State
 }
 
+// Readiness is how far the sender of a state is.
+type Readiness uint8
+
+// The steps. A member that does not say is taken to be ready, as those that cannot say become so with any state.
+const (
+	ReadinessUntold Readiness = iota
+	Joining                   // it has no state of others yet: what it tells may be next to nothing
+	Settled                   // it is ready
+)
+
 // Message is one message, read or to be written. The zero value is empty; Read reuses its slices.
 type Message struct {
-	Sender   uint32 // 0 = not told
-	Sequence uint64
-	Interval time.Duration // until the sender's next loads, at the latest
+	Sender    uint32 // 0 = not told
+	Sequence  uint64
+	Interval  time.Duration // until the sender's next loads, at the latest
+	Readiness Readiness
 
 	Entries, Direct, Reply []Entry
 	Loads, Loud            []ring.Load

@@ -69,6 +69,10 @@ func (m *Message) readSection(s section, b []byte) (ok bool) {
 			m.Sights = append(m.Sights, Sight{binary.LittleEndian.Uint32(b), ring.State(b[4])})
 		}
 		return len(b) == 0
+	case sectionReadiness:
+		r := reader{b: b}
+		m.Readiness = Readiness(r.byte())
+		return !r.failed
 	case sectionDigests:
 		m.Digests, ok = readDigests(m.Digests, b)
 	case sectionSpeeds:

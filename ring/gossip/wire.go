@@ -24,6 +24,7 @@ import (
 //	digests  = { length(1) engine(4) reader(4) age in 0.1 s(uvarint) running+1(uvarint) waiting+1(uvarint) usage+1(uvarint)
 //	             kv tokens(uvarint) start(uvarint) work+1(uvarint) source(1) models(4) }*
 //	speeds   = { length(1) engine(4) fresh tokens per second(uvarint) }*
+//	readiness = step(1)
 //
 // Numbers of fixed size are little endian.
 const version = 1
@@ -31,18 +32,19 @@ const version = 1
 type section byte
 
 const (
-	sectionSender  section = 1
-	sectionEntries section = 2 // spread by gossip: whoever finds news in them passes it on
-	sectionDirect  section = 3 // entries sent to every member by their writer: passed on less
-	sectionLoads   section = 4 // all charges of the sender
-	sectionLoud    section = 5 // charges to some engines
-	sectionAsk     section = 6
-	sectionAnswer  section = 7
-	sectionHashes  section = 8
-	sectionSights  section = 9
-	sectionDigests section = 11 // what the sender has read of engines
-	sectionSpeeds  section = 12
-	sectionReply   section = 10 // entries that a comparison found missing: not passed on at all
+	sectionSender    section = 1
+	sectionEntries   section = 2 // spread by gossip: whoever finds news in them passes it on
+	sectionDirect    section = 3 // entries sent to every member by their writer: passed on less
+	sectionLoads     section = 4 // all charges of the sender
+	sectionLoud      section = 5 // charges to some engines
+	sectionAsk       section = 6
+	sectionAnswer    section = 7
+	sectionHashes    section = 8
+	sectionSights    section = 9
+	sectionDigests   section = 11 // what the sender has read of engines
+	sectionSpeeds    section = 12
+	sectionReadiness section = 13 // of the sender of a state
+	sectionReply     section = 10 // entries that a comparison found missing: not passed on at all
 )
 
 // Bounds of one message, for readers: a list beyond them makes the whole message refused.
@@ -108,6 +110,9 @@ func (m *Message) Append(dst []byte) []byte {
 	}
 	if len(m.Speeds) > 0 {
 		dst = inSection(dst, sectionSpeeds, func(b []byte) []byte { return appendSpeeds(b, m.Speeds) })
+	}
+	if m.Readiness != ReadinessUntold {
+		dst = inSection(dst, sectionReadiness, func(b []byte) []byte { return append(b, byte(m.Readiness)) })
 	}
 	return dst
 }

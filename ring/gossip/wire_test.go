@@ -51,6 +51,7 @@ func anyMessage() *rapid.Generator[Message] {
 		m.Speeds = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ring.Speed {
 			return ring.Speed{Engine: rapid.Uint32().Draw(t, "engine"), PerSecond: rapid.IntRange(0, 1<<31-1).Draw(t, "rate")}
 		}), 0, 20).Draw(t, "speeds")
+		m.Readiness = Readiness(rapid.Uint8().Draw(t, "readiness"))
 		return m
 	})
 }
