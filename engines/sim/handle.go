@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 )
 
 const maxBody = 256 << 20
+
+// connection is the key under which a request's context has its net.Conn.
+type connection struct{}
 
 // handle is the way of every request: journal, faults, route.
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +38,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	e := &Entry{Time: time.Now(), Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header, BodyBytes: body.Len()}
+	e := &Entry{Method: r.Method, Path: path, Query: r.URL.RawQuery, Header: r.Header, BodyBytes: body.Len()}
 	if body.Len() > 0 {
 		sum := sha256.Sum256(body.Bytes())
 		e.BodySHA256 = hex.EncodeToString(sum[:])
@@ -42,7 +46,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 			e.Body = body.Bytes()
 		}
 	}
-	s.journal.open(e)
+	conn, _ := r.Context().Value(connection{}).(net.Conn)
+	s.journal.open(e, conn)
 	defer s.journal.finish(e, func(*Entry) {})
 
 	f, generation := familyOf(path)

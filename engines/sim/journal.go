@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type Entry struct {
 	Status       int       `json:"status,omitempty"` // of the answer; 0 = none yet
 	Outcome      Outcome   `json:"outcome"`          // how it ended
 	FirstToken   time.Time `json:"first_token,omitzero"`
+	Closed       time.Time `json:"closed,omitzero"`  // the first arrival of another request by which the client had closed
 	Left         time.Time `json:"left,omitzero"`    // the client's close was noticed
 	Aborted      time.Time `json:"aborted,omitzero"` // its memory was free again
 	// Done is when it was over: an answer's end counts before its last bytes are written, so that the journal
@@ -58,16 +60,26 @@ type journal struct {
 	seq     int64
 	dropped int64
 	alive   map[string]int // live requests by body hash
-	changed chan struct{}  // closed and replaced at every change
+	live    map[*Entry]net.Conn
+	changed chan struct{} // closed and replaced at every change
 }
 
 func newJournal(keep int) *journal {
-	return &journal{keep: keep, alive: map[string]int{}, changed: make(chan struct{})}
+	return &journal{keep: keep, alive: map[string]int{}, live: map[*Entry]net.Conn{}, changed: make(chan struct{})}
 }
 
-func (j *journal) open(e *Entry) {
+// open adds an entry for a request that came on conn. Who closes a connection to end a request and then sends another one
+// has done so in this order, whenever the server notices: so the close is looked for now.
+func (j *journal) open(e *Entry, conn net.Conn) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	e.Time = time.Now()
+	for other, c := range j.live {
+		if c != nil && other.Closed.IsZero() && closedByPeer(c) {
+			other.Closed = e.Time
+		}
+	}
+	j.live[e] = conn
 	j.seq++
 	e.Seq, e.Outcome, e.CachedTokens = j.seq, Open, -1
 	if e.BodySHA256 != "" {
@@ -98,6 +110,7 @@ func (j *journal) finish(e *Entry, change func(e *Entry)) {
 	change(e)
 	if e.Done.IsZero() {
 		e.Done = time.Now()
+		delete(j.live, e)
 		if e.BodySHA256 != "" {
 			if j.alive[e.BodySHA256]--; j.alive[e.BodySHA256] == 0 {
 				delete(j.alive, e.BodySHA256)

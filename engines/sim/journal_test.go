@@ -99,3 +99,27 @@ func TestTheJournalKnowsTheEndBeforeTheClient(t *testing.T) {
 		}
 	}
 }
+
+// A close counts from when the client did it, not from when a busy engine notices.
+func TestTheJournalKnowsWhoHadClosedAtAnArrival(t *testing.T) {
+	s := start(t, ServerOptions{Options: Options{Mode: SGLang, MaxBatchedTokens: 100, Cost: slow}, Speed: 1}) // looks for closes every 4 s
+	long := body(strings.Repeat("word", 20_000), `,"stream":true`)
+	staying, leaving := dial(t, s, "/v1/chat/completions", long), dial(t, s, "/v1/chat/completions", long)
+	await(t, s, "both", func(log []Entry) bool { return len(log) == 2 })
+	leaving.conn.Close()
+	send(t, s.URL(), "/v1/models", "")
+	log := s.Log()
+	closed := 0
+	for _, e := range log[:2] {
+		if !e.Closed.IsZero() {
+			closed++
+			if e.Closed != log[2].Time || !e.Left.IsZero() {
+				t.Errorf("closed %v, the next came %v, noticed %v", e.Closed, log[2].Time, e.Left)
+			}
+		}
+	}
+	if closed != 1 {
+		t.Errorf("%d of two are closed", closed)
+	}
+	staying.conn.Close()
+}

@@ -103,6 +103,7 @@ func NewServer(opt ServerOptions) *Server {
 		MaxHeaderBytes:    4 << 20,
 		ErrorLog:          log.New(io.Discard, "", 0), // faults make it talk
 		BaseContext:       func(net.Listener) context.Context { return s.base },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
 	}
 	return s
 }
