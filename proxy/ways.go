@@ -21,10 +21,14 @@ func (r *request) laneFacts() lane.Facts {
 // arrival is what the lanes must know of the request.
 func (r *request) arrival() lane.Arrival {
 	d, p := &r.decision, &r.scratch.prompt
+	fresh := max(d.Prompt-d.Warm, 0)
+	if p.BypassesCache {
+		fresh = d.Prompt // and neither slices nor earlier runs would be found again
+	}
 	return lane.Arrival{
-		ID: r.lane.id, Tenant: r.tenant, Fresh: max(d.Prompt-d.Warm, 0), Context: d.Prompt, Unstreamed: !r.stream, Bytes: len(r.body),
-		NoPreempt: r.up.DetectedKind() == engines.SGLang && !r.canBeNamed(),
-		NoSlices:  r.lane.whole || p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
+		ID: r.lane.id, Tenant: r.tenant, Fresh: fresh, Context: d.Prompt, Unstreamed: !r.stream, Bytes: len(r.body),
+		NoPreempt: p.BypassesCache || r.up.DetectedKind() == engines.SGLang && !r.canBeNamed(),
+		NoSlices:  p.BypassesCache || r.lane.whole || p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
 	}
 }
 
