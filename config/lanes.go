@@ -37,12 +37,16 @@ type Lanes struct {
 	// slices its prefix takes as much again at most.
 	MaxHeldBytes Size `toml:"max_held_bytes"`
 
+	// MaxWaiting is how many short turns may await their first token at one engine, those that are not streamed until their end;
+	// more get 429 with Retry-After. Default 1024, far more than an engine serves in the time that a client waits. Too small refuses bursts that engines would serve.
+	MaxWaiting int `toml:"max_waiting"`
+
 	// MaxWait is how long a long request may be held before it is first sent; then it gets 429. Default 10m, after which common clients have given up.
 	MaxWait Duration `toml:"max_wait"`
 }
 
 func defaultLanes() Lanes {
-	return Lanes{Target: Duration(250 * time.Millisecond), Share: 0.5, Slices: true, MaxHeld: 256, MaxHeldBytes: 1 << 30, MaxWait: Duration(10 * time.Minute)}
+	return Lanes{Target: Duration(250 * time.Millisecond), Share: 0.5, Slices: true, MaxHeld: 256, MaxHeldBytes: 1 << 30, MaxWaiting: 1024, MaxWait: Duration(10 * time.Minute)}
 }
 
 func (c *Config) validateLanes(p *problems) {
@@ -55,5 +59,6 @@ func (c *Config) validateLanes(p *problems) {
 	within("lanes.max_extra_delay", c.Lanes.MaxExtraDelay, 0, Duration(time.Hour), p)
 	within("lanes.max_held", c.Lanes.MaxHeld, 1, 1_000_000, p)
 	within("lanes.max_held_bytes", c.Lanes.MaxHeldBytes, 64<<10, 1<<40, p)
+	within("lanes.max_waiting", c.Lanes.MaxWaiting, 1, 1_000_000, p)
 	within("lanes.max_wait", c.Lanes.MaxWait, Duration(time.Second), Duration(24*time.Hour), p)
 }

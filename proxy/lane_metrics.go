@@ -25,6 +25,7 @@ func writeLanes(w io.Writer, s *Server) {
 			{"preempted_total", float64(v.Totals.Preempted)},
 			{"expired_total", float64(v.Totals.Expired)},
 			{"full_total", float64(v.Totals.Full)},
+			{"crowded_total", float64(v.Totals.Crowded)},
 			{"immune_total", float64(v.Totals.Immune)},
 			{"slices_lost_total", float64(v.Totals.SlicesLost)},
 			{"slices_refused_total", float64(v.Totals.SlicesRefused)},

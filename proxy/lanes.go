@@ -36,7 +36,7 @@ func (l *engineLanes) arrive(r *request, a lane.Arrival, f lane.Facts) lane.Verd
 	defer l.mu.Unlock()
 	l.c.SetFacts(f)
 	v := l.c.Arrive(l.now(), a)
-	if v != lane.Full {
+	if v != lane.Full && v != lane.Crowded {
 		l.members[a.ID] = r
 	}
 	if v == lane.Go {

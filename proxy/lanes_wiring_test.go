@@ -250,3 +250,32 @@ func TestReplaysTellWhatTheEngineKept(t *testing.T) {
 		})
 	}
 }
+
+// An engine whose short turns wait in hundreds gets no more of them: the next one is refused at once, in the shape of its API.
+func TestShortTurnsThatWaitAreBounded(t *testing.T) {
+	e := newLaneEngine(t, "a")
+	p := startProxy(t, laneSettings+"\nlanes.max_waiting = 3", e.fakeEngine)
+	var waiting []<-chan reply
+	for i := range 3 {
+		waiting = append(waiting, later(p, context.Background(), chatStream(fmt.Sprint("hi", i)), "X-Session-Id", fmt.Sprint("s", i)))
+	}
+	eventually(t, "three to wait", func() bool { return p.upstreams()["a"].lanes.view().Waiting == 3 })
+	for path, shape := range map[string]string{"/v1/chat/completions": `"code":"short_queue_full"`, "/v1/messages": `"type":"rate_limit_error"`} {
+		got := p.post(path, chat("one more"), "X-Session-Id", "more")
+		if seconds, err := strconv.Atoi(got.header.Get("Retry-After")); got.status != 429 || !strings.Contains(got.body, shape) || !strings.Contains(got.body, "short") || err != nil || seconds < 1 {
+			t.Errorf("%s: %d %s %v", path, got.status, got.body, got.header)
+		}
+	}
+	if n := p.metric(`warmring_lane_crowded_total{engine="a"}`); n != "2" {
+		t.Errorf("%s are counted", n)
+	}
+	close(e.short)
+	for _, short := range waiting {
+		expectWhole(t, "a short turn", wait(t, "a short turn", short))
+	}
+	p.settled()
+	expectWhole(t, "a later one", wait(t, "a later one", later(p, context.Background(), chatStream("again"), "X-Session-Id", "more")))
+	if l := p.upstreams()["a"].lanes; l.running != 0 || len(l.members) != 0 {
+		t.Errorf("left behind: %d in prefill, %d members", l.running, len(l.members))
+	}
+}

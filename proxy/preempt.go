@@ -144,6 +144,10 @@ func (r *request) enterLane() laneOutcome {
 	case lane.Go:
 		r.askOthers(arrival.Fresh)
 		return laneGo
+	case lane.Crowded:
+		p.id = 0
+		r.refuse(fasthttp.StatusTooManyRequests, "short_queue_full", "too many short requests await their first token from this model's engine; try again later")
+		return laneEnded
 	case lane.Full:
 		p.id = 0
 		r.refuseHeld("long_queue_full", "too many long prompts are waiting for this model; try again later")

@@ -65,6 +65,6 @@ func (s *Server) upstreams() map[string]*upstream { return *s.contacts.Load() }
 func laneOptions(c *config.Lanes) lane.Options {
 	return lane.Options{
 		Target: c.Target.Std(), Border: c.Border, Budget: c.Budget, Share: c.Share, MaxExtraDelay: c.MaxExtraDelay.Std(), MaxHeld: c.MaxHeld,
-		MaxHeldBytes: int64(c.MaxHeldBytes), MaxWait: c.MaxWait.Std(), NoSlices: !c.Slices, Off: c.Off,
+		MaxHeldBytes: int64(c.MaxHeldBytes), MaxWaiting: c.MaxWaiting, MaxWait: c.MaxWait.Std(), NoSlices: !c.Slices, Off: c.Off,
 	}
 }
