@@ -19,7 +19,7 @@ type guard struct {
 	streams chan net.Conn
 	stop    chan struct{}
 	done    sync.WaitGroup
-	open    atomic.Int32
+	places  places
 	counts  *traffic
 }
 
@@ -27,12 +27,19 @@ type guard struct {
 type traffic struct {
 	packetsOut, bytesOut, packetsIn, bytesIn atomic.Uint64
 	streamOut, streamIn                      atomic.Uint64 // bytes
-	strangers, crowded                       atomic.Uint64 // packets of other clusters; streams beyond maxStreams
+	strangers, crowded                       atomic.Uint64 // packets of other clusters; streams cut for want of places
+}
+
+// cut ends a stream whose place another gets, if there is one.
+func (t *traffic) cut(c *countedConn) {
+	if c != nil {
+		t.crowded.Add(1)
+		_ = c.Close()
+	}
 }
 
 const (
 	packetOverhead = 28 // IP and UDP
-	maxStreams     = 16 // open at once
 	// maxStream bounds what one stream may bring, and announce, before memberlist has checked a word of it: a full state is 1.5 MB and
 	// some 300 bytes for each member. So strangers make it hold 64 MB at most, for as long as a stream may take.
 	maxStream = 4 << 20
@@ -73,16 +80,12 @@ func (g *guard) passStreams() {
 	for {
 		select {
 		case c := <-g.NodeAwareTransport.StreamCh():
-			if g.open.Load() >= maxStreams {
-				g.counts.crowded.Add(1)
-				_ = c.Close()
-				continue
-			}
-			g.open.Add(1)
+			counted := &countedConn{Conn: c, counts: g.counts, places: &g.places, source: sourceOf(c.RemoteAddr()), secret: g.secret}
+			g.counts.cut(g.places.enter(counted))
 			select {
-			case g.streams <- &countedConn{Conn: c, counts: g.counts, open: &g.open, secret: g.secret}:
+			case g.streams <- counted:
 			case <-g.stop:
-				_ = c.Close()
+				_ = counted.Close()
 				return
 			}
 		case <-g.stop:

@@ -3,7 +3,6 @@ package gossip
 import (
 	"io"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -13,9 +12,9 @@ import (
 func TestAStreamWithoutEndIsCut(t *testing.T) {
 	near, far := net.Pipe()
 	var counts traffic
-	var open atomic.Int32
-	open.Store(1)
-	c := &countedConn{Conn: near, counts: &counts, open: &open}
+	var open places
+	c := &countedConn{Conn: near, counts: &counts, places: &open}
+	open.enter(c)
 	sent := make(chan error, 1)
 	go func() {
 		_ = far.SetDeadline(time.Now().Add(10 * time.Second))
@@ -29,8 +28,8 @@ func TestAStreamWithoutEndIsCut(t *testing.T) {
 	if err := <-sent; err == nil {
 		t.Error("the sender could send everything")
 	}
-	if open.Load() != 0 {
-		t.Errorf("%d streams open", open.Load())
+	if n := len(open.silent) + len(open.talking); n != 0 {
+		t.Errorf("%d streams open", n)
 	}
 	_ = far.Close()
 }

@@ -75,11 +75,11 @@ func joinError(address string, err error) error {
 	switch {
 	case strings.Contains(text, "decrypt"), strings.Contains(text, "encrypt"):
 		hint = "cluster.keys of both must have one in common, or both none"
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case refused(err):
 		hint = "nothing listens there, or only for TCP or UDP"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), strings.Contains(text, "EOF"), strings.Contains(text, "reset"):
-		hint = "it hung up: cluster.name, and cluster.keys, must be those of the others"
-	case errors.As(err, &timeout) && timeout.Timeout():
+		hint = "it hung up: cluster.name, and cluster.keys, must be those of the others, or it has more connections than it takes (crowded_streams in its /api/cluster)"
+	case errors.As(err, &timeout) && timeout.Timeout(), strings.Contains(text, "timeout"):
 		hint = "no answer: may this one reach it by TCP and UDP?"
 	}
 	return fmt.Errorf("join %s: %s; %s", address, strings.Join(strings.Fields(text), " "), hint)

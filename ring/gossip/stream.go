@@ -7,11 +7,12 @@ import (
 )
 
 // countedConn is a stream that counts its bytes. One that others opened is looked at before anything of it is handed on, and cut when it
-// brings too much; memberlist's line about that is what counts it as a stranger's.
+// brings too much, or has no place; memberlist's line about that is what counts it as a stranger's.
 type countedConn struct {
 	net.Conn
 	counts *traffic
-	open   *atomic.Int32 // nil for connections that we opened
+	places *places // nil for connections that we opened
+	source string  // host, see sourceOf
 	secret bool
 	came   atomic.Int64
 	closed atomic.Bool
@@ -22,7 +23,7 @@ type countedConn struct {
 
 // Read is called by one goroutine at a time.
 func (c *countedConn) Read(p []byte) (int, error) {
-	if c.open != nil && !c.judged {
+	if c.places != nil && !c.judged {
 		if err := c.judge(); err != nil {
 			return 0, err
 		}
@@ -38,7 +39,7 @@ func (c *countedConn) Read(p []byte) (int, error) {
 func (c *countedConn) read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.counts.streamIn.Add(uint64(n))
-	if c.came.Add(int64(n)) > maxStream && c.open != nil {
+	if c.came.Add(int64(n)) > maxStream && c.places != nil {
 		_ = c.Close()
 		return 0, fmt.Errorf("stream brings more than %d bytes", maxStream)
 	}
@@ -58,7 +59,15 @@ func (c *countedConn) judge() error {
 			return fmt.Errorf("stream announces too much, or is compressed")
 		case v == pass, err != nil && n > 0: // what came of a stream that ended is handed on: its end comes again
 			c.judged, c.head = true, head[:n]
-			return nil
+			ok, out := c.places.speak(c)
+			c.counts.cut(out)
+			switch {
+			case ok:
+				return nil
+			case !c.closed.Load():
+				c.counts.cut(c)
+			}
+			return fmt.Errorf("%d streams are open already", maxStreams)
 		case err != nil:
 			return err
 		}
@@ -72,8 +81,8 @@ func (c *countedConn) Write(p []byte) (int, error) {
 }
 
 func (c *countedConn) Close() error {
-	if !c.closed.Swap(true) && c.open != nil {
-		c.open.Add(-1)
+	if !c.closed.Swap(true) && c.places != nil {
+		c.places.leave(c)
 	}
 	return c.Conn.Close()
 }

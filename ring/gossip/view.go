@@ -38,7 +38,8 @@ type View struct {
 	Readings  DigestTotals `json:"readings"` // of engines' pages
 	Reads     int          `json:"reads"`    // engines that are this member's to read for all
 	Totals    Totals       `json:"totals"`
-	Strangers uint64       `json:"strangers"` // packets and streams of other clusters, with wrong keys, or that are garbage
+	Strangers uint64       `json:"strangers"`       // packets and streams of other clusters, with wrong keys, that are garbage, or were cut
+	Crowded   uint64       `json:"crowded_streams"` // streams cut because others needed the place: silent ones, or too many at once
 
 	Away ring.AwayView `json:"placements_of_others"`
 }
@@ -105,7 +106,7 @@ func (c *Cluster) View() View {
 		Name: c.name, Cluster: c.opt.Cluster, Address: c.Address(), Ready: c.IsReady(), Alone: c.alone.Load(), Encrypted: c.keyring != nil,
 		Health: c.list.GetHealthScore(), Members: []MemberView{}, Entries: c.book.Len(), Book: c.book.Totals(), News: c.news.view(),
 		Inbox: len(c.inbox), Budget: c.budget.view(), Quick: c.quick.view(), Asks: c.asks.view(), Readings: c.digests.view(), Away: c.opt.Placer.Away(),
-		Strangers: c.traffic.strangers.Load() + c.traffic.crowded.Load() + c.library.wrong.Load(),
+		Strangers: c.traffic.strangers.Load() + c.library.wrong.Load(), Crowded: c.traffic.crowded.Load(),
 		Traffic: Traffic{
 			c.traffic.packetsOut.Load(), c.traffic.bytesOut.Load(), c.traffic.packetsIn.Load(), c.traffic.bytesIn.Load(),
 			c.traffic.streamOut.Load(), c.traffic.streamIn.Load(),
