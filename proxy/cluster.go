@@ -2,9 +2,6 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
-	"hash/fnv"
-	"slices"
 
 	"github.com/warmring/warmring/engines"
 	"github.com/warmring/warmring/ring"
@@ -18,10 +15,13 @@ func (s *Server) OpenCluster() error {
 	if k.Bind == "" || s.cluster.Load() != nil {
 		return nil
 	}
+	if len(k.Keys) == 0 {
+		s.secretPrint = printSecret(s.tenantSecret)
+	}
 	c, err := gossip.Start(gossip.Options{
 		Cluster: k.Name, Node: k.Node, Bind: k.Bind, Advertise: k.Advertise, Interface: k.Interface, Join: k.Join, Keys: k.AESKeys(),
 		Rejoin: k.Rejoin.Std(), Sync: k.Sync.Std(), Probe: k.Probe.Std(), ReadyLimit: max(k.ReadyLimit.Std(), 1), Budget: int(k.Budget),
-		Version: s.version, Engines: s.engineNames(), Settings: s.settingsHash(), Weights: s.weightsHash(), Placer: s.placer, Now: s.now, Log: s.log,
+		Version: s.version, Engines: s.engineNames(), Traits: s.traits(), Placer: s.placer, Now: s.now, Log: s.log,
 		EngineStates: s.engineStates, OnDrain: s.drainedElsewhere, OnHint: s.seenElsewhere, OnDigest: s.readElsewhere, OnPreempt: s.preemptForOthers,
 	})
 	if err != nil {
@@ -41,29 +41,6 @@ func (s *Server) leaveCluster() {
 			s.log.Warn("leaving the cluster", "error", err)
 		}
 	}
-}
-
-// settingsHash is the same for proxies that agree on every key and home. The secret takes part only where the wire is
-// encrypted: who listens could try secrets against it.
-func (s *Server) settingsHash() uint32 {
-	h := fnv.New32a()
-	fmt.Fprintln(h, s.cfg.Routing.VirtualNodes, identitySources(s.settings.Load().Config))
-	if len(s.cfg.Cluster.Keys) > 0 {
-		fmt.Fprintln(h, s.tenantSecret)
-	}
-	return h.Sum32()
-}
-
-// weightsHash is the same for proxies whose engines have the same names and weights; never 0.
-func (s *Server) weightsHash() uint32 {
-	h := fnv.New32a()
-	var weights []string
-	for _, e := range s.fleet.Engines() {
-		weights = append(weights, fmt.Sprint(e.Name, " ", e.Weight))
-	}
-	slices.Sort(weights)
-	fmt.Fprintln(h, weights)
-	return max(h.Sum32(), 1)
 }
 
 func (s *Server) engineStates() []gossip.EngineState {

@@ -158,7 +158,7 @@ func (s *Server) apply(cfg *config.Config) (changes []string, err error) {
 	}
 	s.changes.announce()
 	if c := s.cluster.Load(); c != nil {
-		if err := c.SetEngines(s.engineNames(), s.settingsHash(), s.weightsHash()); err != nil {
+		if err := c.SetEngines(s.engineNames(), s.traits()); err != nil {
 			s.log.Warn("the other proxies hear of the new configuration later", "error", err)
 		}
 	}

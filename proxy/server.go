@@ -53,6 +53,7 @@ type Server struct {
 	placer       *ring.Placer
 	memory       *prompt.Memory
 	tenantSecret string
+	secretPrint  uint32 // of it, for the other proxies; 0 = not told
 	metrics      *metricSet
 	recent       *recentRequests
 	previous     *lru.Cache[uint64, turnOf]

@@ -174,7 +174,7 @@ func TestAnEngineIsReadByOneThatHasIt(t *testing.T) {
 			t.Errorf("%s: turns %d and %d", name, a.Turn(name), b.Turn(name))
 		}
 	}
-	if err := a.SetEngines(more, 0, 0); err != nil { // a reload
+	if err := a.SetEngines(more, Traits{}); err != nil { // a reload
 		t.Fatal(err)
 	}
 	eventually(t, "both to have them", func() bool {

@@ -50,10 +50,8 @@ type Options struct {
 	Version string
 	// Engines are the names of the configured engines.
 	Engines []string
-	// Settings is a hash of what members must have in common to agree on homes; a difference is shown. 0 = not told.
-	Settings uint32
-	// Weights is a hash of the engines' names and weights; a difference is shown where the names are the same. 0 = not told.
-	Weights uint32
+	// Traits are hashes of what members should have in common; what differs is shown.
+	Traits
 
 	// Placer is told what others placed and asked for what was placed here. Required; Start calls its Share.
 	Placer *ring.Placer

@@ -21,16 +21,15 @@ func newSelf(opt *Options) *self {
 	}
 	s.meta = meta{
 		Oldest: version, Newest: version, Engines: uint16(min(len(opt.Engines), math.MaxUint16)), EnginesHash: hashNames(opt.Engines),
-		Settings: opt.Settings, Program: opt.Version, Weights: opt.Weights,
+		Program: opt.Version, Traits: opt.Traits,
 	}
 	return s
 }
 
-// SetEngines replaces the list of engines and what goes with it, after a reload, and tells the others. settings and weights are as in
-// Options. Members of a list that differs cope. OnDrain is called for engines that are new in the list and that an operator has drained,
+// SetEngines replaces the list of engines and what goes with it, after a reload, and tells the others. Members of a list that differs cope. OnDrain is called for engines that are new in the list and that an operator has drained,
 // whether that was said while they were in no list here, or before they were taken out of it.
-func (c *Cluster) SetEngines(names []string, settings, weights uint32) error {
-	opt := Options{Engines: names, Settings: settings, Weights: weights, Version: c.opt.Version}
+func (c *Cluster) SetEngines(names []string, t Traits) error {
+	opt := Options{Engines: names, Traits: t, Version: c.opt.Version}
 	was := c.self.Swap(newSelf(&opt))
 	for _, name := range names {
 		if _, had := was.engines[ring.EngineID(name)]; !had {

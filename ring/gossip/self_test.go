@@ -16,7 +16,7 @@ func TestAnEngineThatAReloadBringsIsDrainedIfTheOthersSaySo(t *testing.T) {
 	awaitMembers(t, []*proxy{a, b})
 	set := func(p *proxy, names []string) {
 		t.Helper()
-		if err := p.SetEngines(names, 0, 0); err != nil {
+		if err := p.SetEngines(names, Traits{}); err != nil {
 			t.Fatal(err)
 		}
 	}
