@@ -39,8 +39,9 @@ type Cluster struct {
 	quick   *budget // the part of it that goes straight to every member
 
 	members    members
-	unresolved int             // names that could not be looked up last; of join's goroutine
-	selves     map[string]bool // addresses that turned out to be our own; of join's goroutine
+	lookup     func(context.Context, string) ([]string, error) // the addresses of a name to join
+	unresolved int                                             // names that could not be looked up last; of join's goroutine
+	selves     map[string]bool                                 // addresses that turned out to be our own; of join's goroutine
 	sequence   atomic.Uint64
 	inbox      chan []byte
 	replies    chan reply
@@ -99,10 +100,15 @@ func Start(opt Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.begin()
+	return c, nil
+}
+
+// begin starts what a member does by itself.
+func (c *Cluster) begin() {
 	for _, run := range []func(){c.receive, c.flush, c.tend, c.join, c.askLoop, c.replyLoop} {
 		c.work.Go(run)
 	}
-	return c, nil
 }
 
 // create makes a member with open ports that does nothing by itself.
@@ -129,6 +135,7 @@ func create(opt Options) (*Cluster, error) {
 	c.ready = make(chan struct{})
 	c.members.init()
 	c.selves = make(map[string]bool)
+	c.lookup = lookUp
 	c.base, c.stop = context.WithCancel(context.Background())
 
 	opt.Placer.Share(uint64(c.node), c.wakeUp) // before anybody can tell it something
@@ -181,7 +188,7 @@ func (c *Cluster) becomeReady(alone bool) {
 	if !c.isReady.Swap(true) {
 		c.alone.Store(alone)
 		close(c.ready)
-		c.warnLonely()
+		c.warnLonely(0)
 		c.opt.Log.Info("cluster ready", "member", c.name, "address", c.Address(), "members", c.members.count()+1, "entries", c.book.Len(), "alone", alone)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -18,25 +19,41 @@ import (
 // cut both sides take each other for dead and nothing but a new join brings them together.
 func (c *Cluster) join() {
 	c.joinFirst()
-	next := time.Now().Add(jitter(c.opt.Rejoin))
+	looked := time.Now()
+	company := looked // when there were others last, or could have been for the first time
+	spread := jitter(time.Second).Seconds()
 	for sleep(c.base, jitter(500*time.Millisecond)) {
 		now := time.Now()
 		if address := c.members.toTry(now); address != "" {
 			c.tryJoin(address)
 		}
-		if now.Before(next) {
+		others := c.members.count() > 0
+		if others {
+			company = now
+		}
+		pause := lookPause(now.Sub(company), c.opt.Rejoin)
+		if others {
+			pause = c.opt.Rejoin
+		}
+		if now.Sub(looked).Seconds() < pause.Seconds()*spread {
 			continue
 		}
-		if c.members.count() > 0 {
+		if others {
 			c.lonely.ended()
 		}
-		next = now.Add(jitter(c.opt.Rejoin))
+		looked, spread = now, jitter(time.Second).Seconds()
 		missing := c.missing()
 		for _, address := range missing[:min(len(missing), 3)] {
 			c.tryJoin(address)
 		}
-		c.warnLonely()
+		c.warnLonely(now.Sub(company))
 	}
+}
+
+// lookPause is how long one that has been alone for so long waits before it looks the names up again: where proxies begin before DNS has heard
+// of them, the names lead each only to itself at first. 1.5 s in the first minute, then a fortieth of the time alone, up to rejoin.
+func lookPause(alone, rejoin time.Duration) time.Duration {
+	return min(max(alone/40, 1500*time.Millisecond), rejoin)
 }
 
 func (c *Cluster) tryJoin(address string) bool { return c.attempt(address) == nil }
@@ -69,7 +86,7 @@ func (c *Cluster) missing() []string {
 	seen := map[string]bool{own: true}
 	c.unresolved = 0
 	for _, name := range c.opt.Join {
-		list, err := lookUp(c.base, name)
+		list, err := c.lookup(c.base, name)
 		if err != nil {
 			c.unresolved++
 			c.counts.lookupFails.Add(1)
@@ -84,8 +101,24 @@ func (c *Cluster) missing() []string {
 		}
 	}
 	c.lonely.expected.Store(len(out)+c.unresolved > 0)
+	if slices.ContainsFunc(c.opt.Join, mayChange) {
+		c.lonely.hoped.Store(true)
+		if len(out)+c.unresolved == 0 && c.members.count() == 0 {
+			c.lonely.failed(errOnlyOurs)
+		}
+	}
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
+}
+
+// mayChange tells whether a name to join may lead to others another time: addresses lead where they always do.
+func mayChange(name string) bool {
+	host, _, err := net.SplitHostPort(name)
+	if err != nil {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return err != nil
 }
 
 // resolvedAll tells whether the last look-up found every name.

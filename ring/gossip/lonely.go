@@ -21,6 +21,7 @@ const warnAgain = time.Minute
 // lonely is what is known of that.
 type lonely struct {
 	expected atomic.Bool // the names lead, or may lead, to somebody else
+	hoped    atomic.Bool // they may do so later
 
 	mu     sync.Mutex
 	err    error // the last one since somebody was found
@@ -59,12 +60,19 @@ func (l *lonely) due(now time.Time) bool {
 	return true
 }
 
-// isLonely tells whether there should be others and are none.
-func (c *Cluster) isLonely() bool { return c.lonely.expected.Load() && c.members.count() == 0 }
+// errOnlyOurs is why one is alone whose names lead nowhere else.
+var errOnlyOurs = errors.New("cluster.join leads to no address but this proxy's own: is the name right, and does it list proxies that are not ready?")
 
-func (c *Cluster) warnLonely() {
-	if c.isLonely() && c.lonely.due(time.Now()) {
-		c.opt.Log.Warn("cluster: this proxy is alone, although there are others to join: sessions that reach several proxies scatter", "join", c.opt.Join, "error", c.lonely.last())
+// isLonely tells whether there should be others and are none.
+func (c *Cluster) isLonely() bool {
+	return (c.lonely.expected.Load() || c.lonely.hoped.Load()) && c.members.count() == 0
+}
+
+// warnLonely warns of that; alone is for how long it has been so. The first of several proxies may be the only one that its name leads to, for a
+// moment, and is not warned of at once.
+func (c *Cluster) warnLonely(alone time.Duration) {
+	if c.isLonely() && (c.lonely.expected.Load() || alone >= warnAgain) && c.lonely.due(time.Now()) {
+		c.opt.Log.Warn("cluster: this proxy is alone, although cluster.join tells of others: sessions that reach several proxies scatter", "join", c.opt.Join, "error", c.lonely.last())
 	}
 }
 
