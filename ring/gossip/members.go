@@ -79,10 +79,12 @@ func (m *members) add(n *memberlist.Node) *member {
 	if old := m.byName[n.Name]; old != nil {
 		mem.joined, mem.leaving = old.joined, old.leaving
 		mem.rtt.Store(old.rtt.Load())
-		old.sights.Range(func(engine, state any) bool {
-			mem.sights.Store(engine, state)
-			return true
-		})
+		if old.meta.EnginesHash == mem.meta.EnginesHash { // else it would be believed to have engines that it has no more; its next state tells
+			old.sights.Range(func(engine, state any) bool {
+				mem.sights.Store(engine, state)
+				return true
+			})
+		}
 	}
 	m.byName[n.Name], m.byID[mem.id] = mem, mem
 	delete(m.lost, mem.address())
