@@ -113,8 +113,8 @@ func TestTheJournalKnowsWhoHadClosedAtAnArrival(t *testing.T) {
 	for _, e := range log[:2] {
 		if !e.Closed.IsZero() {
 			closed++
-			if e.Closed != log[2].Time || !e.Left.IsZero() {
-				t.Errorf("closed %v, the next came %v, noticed %v", e.Closed, log[2].Time, e.Left)
+			if e.Closed != log[2].Time || !e.Done.IsZero() {
+				t.Errorf("closed %v, the next came %v, the engine ended it %v", e.Closed, log[2].Time, e.Done)
 			}
 		}
 	}

@@ -105,10 +105,11 @@ func (r *reply) responsesDelta(b []byte, from, to int, last bool) []byte {
 			return appendQuoted(b, a.call.args)
 		})
 	}
-	b = r.responsesEvent(b, "response.output_text.delta", func(b []byte) []byte {
-		b = append(a.text(append(r.at(b), `,"delta":"`...), from, to), `","logprobs":[]`...)
-		return b
-	})
+	if from < to || !r.abortedBySGLang() {
+		b = r.responsesEvent(b, "response.output_text.delta", func(b []byte) []byte {
+			return append(a.text(append(r.at(b), `,"delta":"`...), from, to), `","logprobs":[]`...)
+		})
+	}
 	if !last {
 		return b
 	}
@@ -121,35 +122,48 @@ func (r *reply) responsesDelta(b []byte, from, to int, last bool) []byte {
 }
 
 func (r *reply) responsesEnd(b []byte) []byte {
-	b = r.responsesEvent(b, "response.output_item.done", func(b []byte) []byte {
-		return append(r.responsesItem(append(b, `"item":`...), "completed"), `,"output_index":0`...)
-	})
+	if r.hasItem() {
+		b = r.responsesEvent(b, "response.output_item.done", func(b []byte) []byte {
+			return append(r.responsesItem(append(b, `"item":`...), "completed"), `,"output_index":0`...)
+		})
+	}
 	name := "response.completed"
-	if r.sglang() && r.status() == "incomplete" {
-		name = "response.incomplete" // vLLM sends completed with status incomplete
+	if r.sglang() {
+		name = "response." + r.status() // vLLM sends completed with status incomplete
 	}
 	return r.responsesState(b, name, r.status())
 }
 
 func (r *reply) status() string {
-	if r.answers[0].reason == "length" {
+	switch {
+	case r.answers[0].reason == "length":
 		return "incomplete"
+	case r.abortedBySGLang():
+		return "failed"
 	}
 	return "completed"
 }
 
+// abortedBySGLang tells whether the response was ended from outside, which vLLM does not do.
+func (r *reply) abortedBySGLang() bool { return r.sglang() && r.answers[0].reason == "abort" }
+
+// hasItem tells whether there is an output item at the end: an aborted response has none without text.
+func (r *reply) hasItem() bool                  { return !r.abortedBySGLang() || r.answers[0].tokens > 0 }
 func (r *reply) responsesWhole(b []byte) []byte { return r.responsesObject(b, r.status(), "") }
 
 // responsesObject is the response at one point of its life: in_progress, completed, incomplete, failed.
 func (r *reply) responsesObject(b []byte, status, failure string) []byte {
 	over := status == "completed" || status == "incomplete"
+	if status == "failed" && failure == "" { // aborted
+		over, failure = true, "Aborted"
+	}
 	b = append(append(b, `{"id":"`...), r.id...)
 	created := func(b []byte) []byte {
 		return strconv.AppendInt(append(b, `"created_at":`...), r.begun, 10)
 	}
 	output := func(b []byte) []byte {
 		b = append(b, `"output":[`...)
-		if over {
+		if over && r.hasItem() {
 			b = r.responsesItem(b, "completed")
 		}
 		return append(b, ']')

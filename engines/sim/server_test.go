@@ -511,3 +511,38 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 	s.Close() // again is harmless
 }
+
+// SGLang 0.5.23 calls an aborted response failed (serving_responses.py, _status_from_finish_reason): without any item if
+// there was no text.
+func TestSGLangsAbortedResponsesAreFailed(t *testing.T) {
+	for _, c := range []struct {
+		prompt string
+		tokens bool
+	}{{strings.Repeat("word", 20_000), false}, {"hello", true}} {
+		for _, stream := range []bool{false, true} {
+			s := start(t, ServerOptions{Options: Options{Mode: SGLang, MaxBatchedTokens: 100, Cost: slow}, Speed: 1})
+			client := dial(t, s, "/v1/responses", fmt.Sprintf(`{"input":%q,"stream":%v,"max_output_tokens":50000}`, c.prompt, stream))
+			await(t, s, "the work to begin", func(log []Entry) bool {
+				return s.Engine().Stats().Prefilled > 100 || c.tokens && len(log) == 1 && log[0].OutputTokens > 2
+			})
+			send(t, s.URL(), "/abort_request", `{"abort_all":true}`)
+			client.headers()
+			rest, err := io.ReadAll(client.res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, last := string(rest), string(rest)
+			if stream {
+				events := strings.Split(strings.TrimSpace(answer), "\n\n")
+				last = events[len(events)-1]
+				if !strings.HasPrefix(last, "event: response.failed\n") || strings.Contains(answer, "response.output_item.done") != c.tokens {
+					t.Errorf("tokens %v: %s", c.tokens, answer)
+				}
+			}
+			if !strings.Contains(last, `"status":"failed"`) || !strings.Contains(last, `"error":{"code":"server_error","message":"`) ||
+				!strings.Contains(last, `"input_tokens":0`) || strings.Contains(last, `"output":[]`) == c.tokens {
+				t.Errorf("tokens %v, stream %v: %s", c.tokens, stream, last)
+			}
+		}
+	}
+}

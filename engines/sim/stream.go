@@ -56,7 +56,7 @@ func (j *job) stream() {
 			}
 		}
 		gone := over && j.aborted()
-		if gone {
+		if gone && (rep.family != responses || rep.hasItem()) {
 			b = rep.first(b)
 			for n := range j.state {
 				if j.state[n].Aborted {
