@@ -67,6 +67,31 @@ func TestAMemberThatFindsOnlyItselfIsAlone(t *testing.T) {
 	}
 }
 
+// One address is open, and an interface is named: that is told which is both, and not another one at which nobody listens.
+func TestWhatIsToldIsWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	a := startMember(t, engineNames(1), nil, func(o *Options) { o.Interface = "lo" })
+	if !strings.HasPrefix(a.Address(), "127.0.0.1:") {
+		t.Errorf("told %s", a.Address())
+	}
+	list, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range list {
+		if addresses, _ := i.Addrs(); i.Flags&net.FlagLoopback != 0 || len(addresses) == 0 {
+			continue
+		}
+		c, err := Start(Options{Bind: "127.0.0.1:0", Interface: i.Name, Placer: newPlacer(engineNames(1)), Now: clock})
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("bound to the loopback, %s is told", i.Name)
+		} else if at := new(OptionError); !errors.As(err, &at) || at.Option != "interface" || !strings.Contains(err.Error(), "opens 127.0.0.1 alone") {
+			t.Error(err)
+		}
+	}
+}
+
 func TestFaultsOfAddressesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*Options){

@@ -59,11 +59,39 @@ func advertiseAddress(advertise, iface, bound string, port int) (netip.Addr, int
 	if err != nil {
 		return netip.Addr{}, 0, fmt.Errorf("cluster bind %q: %w", bound, err)
 	}
-	if !ip.IsUnspecified() && iface == "" {
-		return ip.Unmap(), port, nil
+	if ip = ip.Unmap(); !ip.IsUnspecified() {
+		return ip, port, onInterface(iface, ip)
 	}
 	ip, err = ownAddress(iface, ip.Is4())
 	return ip, port, err
+}
+
+// onInterface tells whether the one address that is open is an interface's, if one is named: at another of its addresses nobody listens.
+func onInterface(iface string, bound netip.Addr) error {
+	if iface == "" {
+		return nil
+	}
+	i, err := net.InterfaceByName(iface)
+	if err != nil {
+		return fmt.Errorf("interface %q: %w", iface, err)
+	}
+	addresses, err := i.Addrs()
+	if err != nil {
+		return fmt.Errorf("list addresses of interface %q: %w", iface, err)
+	}
+	var has []string
+	for _, a := range addresses {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		if prefix.Contains(bound) && (prefix.Addr().Unmap() == bound || bound.IsLoopback()) {
+			return nil // all of 127.0.0.0/8 is the loopback interface's
+		}
+		has = append(has, prefix.Addr().Unmap().String())
+	}
+	return fmt.Errorf("interface %q has %s, but cluster.bind opens %s alone: nobody would listen at what others are told; bind all addresses (0.0.0.0) or one of these, or leave interface out",
+		iface, strings.Join(has, ", "), bound)
 }
 
 // ownAddress picks an address of an interface, or of any: a private one before a public one, IPv4 before IPv6.

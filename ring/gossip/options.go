@@ -24,7 +24,8 @@ type Options struct {
 	// Advertise is the "host" or "host:port" that others reach this member at. Default: the bound address, or where that is all
 	// addresses, the one of Interface or a private one.
 	Advertise string
-	// Interface names the network interface whose address is told to others. Default: any.
+	// Interface names the network interface whose address is told to others. Default: any. Where Bind is one address it must be one of
+	// the interface's.
 	Interface string
 	// Join are "host:port" of other members; names may have many addresses and are looked up again and again. Own addresses among
 	// them are left out, so all members can have the same list.
