@@ -22,7 +22,5 @@ func TestAnEnginesSpeedIsLearnedFromSlices(t *testing.T) {
 	if rate() == guess || rate() > 12_000 {
 		t.Errorf("an engine that computes 10,000 tokens/s is believed to compute %.0f, first guessed as %.0f", rate(), guess)
 	}
-	if l := p.upstreams()["e"].lanes; l.running != 0 {
-		t.Errorf("%d are believed to be in prefill at the end", l.running)
-	}
+	nothingRuns(t, p.upstreams()["e"].lanes)
 }
