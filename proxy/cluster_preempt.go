@@ -8,50 +8,23 @@ import (
 	"github.com/warmring/warmring/ring/gossip"
 )
 
-// The lanes of one proxy know nothing of the others' requests. So a proxy whose short turn would wait behind a prefill that
-// another one has sent tells that one, and there it counts as a short turn of its own for a while: long prefills are taken back or
-// held for it by the very same rules, limits included. It names the engine and its own turn, not a victim: which prefill is in the way,
-// and whether it may be taken back, the other one knows better, and as of now. Nobody waits for the answer. A message that is lost costs
-// waiting only, one that comes twice changes nothing.
-const (
-	foreignTurn = 300 * time.Millisecond // how long a short turn of another proxy counts: longer than a warm one takes
-	askPause    = 100 * time.Millisecond // between two messages about one engine: they count for longer than that
-)
+// A short turn of another proxy that waits behind a prefill of this one counts as a short turn of its own here: long prefills are taken
+// back, held, or sliced for it by the very same rules, limits included.
 
-// askOthers asks the proxy with the most waiting work on this request's engine to let it by, if that would take longer than a
-// short turn should wait.
-func (r *request) askOthers(fresh int) {
-	s := r.s
-	c := s.cluster.Load()
-	if c == nil {
-		return
-	}
-	member, waiting := c.Heaviest(r.up.Name)
-	rate := r.charge.PrefillRate()
-	if member == "" || rate <= 0 || int64(4*fresh) > waiting || float64(waiting)/rate < r.settings.Lanes.Target.Std().Seconds() {
-		return
-	}
-	now := s.now()
-	if last := r.up.askedOthers.Load(); now-last < int64(askPause) || !r.up.askedOthers.CompareAndSwap(last, now) {
-		return
-	}
-	c.Preempt(member, r.up.Name, r.lane.id, nil)
-}
-
-// preemptForOthers lets a short turn of another proxy by; turn is that turn's number, and the same when it asks again. It is called with a
-// lock of the cluster held and does not block.
-func (s *Server) preemptForOthers(engine string, turn uint64) gossip.Answer {
+// preemptForOthers lets a short turn of another proxy by; turn is that turn's number, and the same when it asks again; over says that
+// it waits no more. It is called with a lock of the cluster held and does not block.
+func (s *Server) preemptForOthers(engine string, turn uint64, over bool) gossip.Answer {
 	up := s.upstreams()[engine]
-	if up == nil || s.settings.Load().Lanes.Off {
+	if up == nil || s.settings.Load().Lanes.Off && !over {
 		return gossip.Refused
 	}
-	return s.foreign.count(up.lanes, turn, s.ids.next)
+	return s.foreign.count(up.lanes, turn, over, s.ids.next)
 }
 
-// foreignTurns are the short turns of other proxies that count here for a while, each once however often it asks.
+// foreignTurns are the short turns of other proxies that count here, each once however often it asks.
 type foreignTurns struct {
 	mu   sync.Mutex
-	list map[foreignKey]*time.Timer
+	list map[foreignKey]*foreignTurn
 }
 
 type foreignKey struct {
@@ -59,65 +32,96 @@ type foreignKey struct {
 	turn  uint64
 }
 
-// maxForeign bounds them. More short turns than that do not wait longer because some are not counted.
-const maxForeign = 1024
+type foreignTurn struct {
+	id     uint64      // in the lanes here
+	before lane.Totals // when it came
+	until  time.Time
+	told   bool // that something gave way
+	over   bool // kept for a while, for words of it that come late
+	timer  *time.Timer
+}
 
-// count makes a turn count among an engine's for a while, or for a while longer.
-func (f *foreignTurns) count(l *engineLanes, turn uint64, next func() uint64) gossip.Answer {
+const (
+	// foreignFor is how long a short turn of another proxy counts after its last word: several of them may be lost.
+	foreignFor = time.Second
+	// maxForeign bounds them. More short turns than that do not wait longer because some are not counted.
+	maxForeign = 1024
+)
+
+// count makes a turn count among an engine's, for a while longer, or no more.
+func (f *foreignTurns) count(l *engineLanes, turn uint64, over bool, next func() uint64) gossip.Answer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := foreignKey{l, turn}
-	if timer := f.list[key]; timer != nil && timer.Stop() {
-		timer.Reset(foreignTurn)
-		return l.answerForeign(0)
-	}
-	if len(f.list) >= maxForeign {
+	x := f.list[key]
+	switch {
+	case x != nil && x.over, x == nil && over:
+		return gossip.TooLate
+	case x != nil:
+		x.until = time.Now().Add(foreignFor)
+		x.over = over
+		return l.letBy(x)
+	case len(f.list) >= maxForeign:
 		return gossip.Refused
 	}
-	id := next()
-	answer := l.answerForeign(id)
-	if answer == gossip.TooLate {
-		return answer
+	x = &foreignTurn{id: next(), until: time.Now().Add(foreignFor)}
+	if !l.enterForeign(x) {
+		return gossip.TooLate
 	}
 	if f.list == nil {
-		f.list = make(map[foreignKey]*time.Timer)
+		f.list = make(map[foreignKey]*foreignTurn)
 	}
-	var timer *time.Timer
-	timer = time.AfterFunc(foreignTurn, func() {
-		f.mu.Lock()
-		if f.list[key] == timer {
-			delete(f.list, key)
-		}
-		f.mu.Unlock()
-		l.leaveForeign(id)
-	})
-	f.list[key] = timer
-	return answer
+	f.list[key] = x
+	x.timer = time.AfterFunc(foreignFor, func() { f.expire(key, x) })
+	return l.letBy(x)
 }
 
-// answerForeign lets a turn arrive, for id 0 none, and says what that did to the long prefills.
-func (l *engineLanes) answerForeign(id uint64) gossip.Answer {
+// expire forgets a turn that has not said for a while that it still waits.
+func (f *foreignTurns) expire(key foreignKey, x *foreignTurn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if left := time.Until(x.until); left > 0 {
+		x.timer.Reset(left)
+		return
+	}
+	delete(f.list, key)
+	if !x.over {
+		x.over = true
+		key.lanes.letBy(x)
+	}
+}
+
+// enterForeign lets a turn arrive, if there is anything long that may be in its way.
+func (l *engineLanes) enterForeign(x *foreignTurn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.c.View()
-	if l.closed || v.InFlight == 0 {
+	if l.closed || v.InFlight+v.Back+v.Held == 0 {
+		return false
+	}
+	x.before = v.Totals
+	l.c.Arrive(l.now(), lane.Arrival{ID: x.id, Fresh: 1, Context: 1, Shared: true})
+	l.act()
+	return true
+}
+
+// letBy says whether something gave way to a turn since it came, and has not been told yet: a prefill that was taken back, or what is
+// held, whether it was never sent or is between two slices. One that is over leaves.
+func (l *engineLanes) letBy(x *foreignTurn) gossip.Answer {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
 		return gossip.TooLate
 	}
-	if id != 0 {
-		l.c.Arrive(l.now(), lane.Arrival{ID: id, Fresh: 1, Context: 1})
+	v := l.c.View()
+	gave := v.Totals.Preempted > x.before.Preempted || v.Blocked || v.Totals.BlockedSeconds > x.before.BlockedSeconds
+	if x.over {
+		l.c.Leave(l.now(), x.id)
 		l.act()
 	}
-	if after := l.c.View(); after.Totals.Ordered > v.Totals.Ordered || after.Preempting > 0 {
+	if gave && !x.told {
+		x.told = true
 		return gossip.Freed
 	}
 	return gossip.Refused
-}
-
-func (l *engineLanes) leaveForeign(id uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.c.Leave(l.now(), id)
-		l.act()
-	}
 }

@@ -27,6 +27,7 @@ type lanePart struct {
 	flight  atomic.Int32
 	wake    chan wake
 	over    chan struct{} // told when an exchange has ended
+	plea    *plea         // to other proxies, whose prefills are in its way
 	ordered atomic.Bool   // the engine was told to abort what is under way
 	back    comeback      // why the last exchange brought no answer
 	result  lane.Slice    // of the slice that has ended
@@ -140,9 +141,10 @@ func (r *request) enterLane() laneOutcome {
 	}
 	p.id, p.lanes = r.s.ids.next(), r.up.lanes
 	arrival := r.arrival()
+	above, waiters := r.others(&arrival)
 	switch p.lanes.arrive(r, arrival, r.laneFacts()) {
 	case lane.Go:
-		r.askOthers(arrival.Fresh)
+		r.askOthers(above, waiters)
 		return laneGo
 	case lane.Crowded:
 		p.id = 0
@@ -287,6 +289,7 @@ func (r *request) prefilled() {
 		r.charge.FirstToken(r.s.now())
 	}
 	if p := &r.lane; p.id != 0 {
+		r.stopAsking()
 		p.lanes.firstToken(p.id)
 	}
 }
@@ -297,6 +300,7 @@ func (r *request) leaveLane() {
 	if p.id == 0 {
 		return
 	}
+	r.stopAsking()
 	p.status = p.lanes.leave(p.id)
 	p.id = 0
 }

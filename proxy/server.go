@@ -70,6 +70,7 @@ type Server struct {
 	changes   changes
 	waiters   waiters
 	foreign   foreignTurns // short turns of other proxies
+	pleas     pleas        // own ones that wait behind prefills of other proxies
 	reloads   reloads
 	leaving   leaving
 	placing   sync.Mutex // held by updatePlacer, so that no older list comes after a newer one

@@ -25,14 +25,13 @@ type upstream struct {
 // contact is what this proxy has with an engine and learned of it: connections, requests in its lanes, ways to stop. It
 // lasts as long as the engine is in the configuration.
 type contact struct {
-	pool        *engines.Pool
-	finishes    [prompt.Responses + 1]atomic.Bool // by family: it has ended a stream with the final event before
-	lanes       *engineLanes
-	askedOthers atomic.Int64 // when other proxies were last asked to let a short turn by
-	kept        keptShare
-	caches      atomic.Bool // an answer has told of cached tokens
-	noAbort     atomic.Bool // an SGLang that refuses /abort_request: it is only held back
-	metrics     *engineMetrics
+	pool     *engines.Pool
+	finishes [prompt.Responses + 1]atomic.Bool // by family: it has ended a stream with the final event before
+	lanes    *engineLanes
+	kept     keptShare
+	caches   atomic.Bool // an answer has told of cached tokens
+	noAbort  atomic.Bool // an SGLang that refuses /abort_request: it is only held back
+	metrics  *engineMetrics
 }
 
 // newUpstream describes e as c does, with a contact that it has already or, for nil, a new one.

@@ -33,27 +33,29 @@ type asking struct {
 
 // AskTotals counts requests to take prefills back.
 type AskTotals struct {
-	Asked      uint64 `json:"asked"`
-	Freed      uint64 `json:"freed"`
-	Unanswered uint64 `json:"unanswered"`
-	Got        uint64 `json:"got"`      // by others, each once
-	Repeated   uint64 `json:"repeated"` // got again
-	Shed       uint64 `json:"shed"`     // not asked, as too many are open
+	Asked      uint64 `json:"asked"`      // turns for which a member was asked
+	Freed      uint64 `json:"freed"`      // of these, for which something gave way there
+	Unanswered uint64 `json:"unanswered"` // messages, those sent while a turn waits and after included
+	Got        uint64 `json:"got"`        // messages of others, each once
+	Repeated   uint64 `json:"repeated"`   // got again
+	Shed       uint64 `json:"shed"`       // not asked, as too many are open
 }
 
 func newAsks() *asks {
 	return &asks{asking: make(map[uint64]*asking), answered: make(map[uint64]Answer)}
 }
 
-// open notes a request that is about to be sent; false if there are too many.
-func (a *asks) open(now int64, to string, ask Ask, done func(Answer)) bool {
+// open notes a request that is about to be sent, and whether it is its turn's first; false if there are too many.
+func (a *asks) open(now int64, to string, ask Ask, first bool, done func(Answer)) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.asking) >= maxAsking {
 		a.totals.Shed++
 		return false
 	}
-	a.totals.Asked++
+	if first {
+		a.totals.Asked++
+	}
 	a.asking[ask.ID] = &asking{to: to, ask: ask, sent: 1, next: now + int64(askAgain), done: done}
 	return true
 }
@@ -80,6 +82,24 @@ func (a *asks) due(now int64, send func(to string, ask Ask)) {
 	for _, q := range again {
 		send(q.to, q.ask)
 	}
+	for _, done := range ended {
+		if done != nil {
+			done(NoAnswer)
+		}
+	}
+}
+
+// withdraw sends nothing of a turn to a member again that may be on its way.
+func (a *asks) withdraw(to string, ask Ask) {
+	a.mu.Lock()
+	var ended []func(Answer)
+	for id, q := range a.asking {
+		if q.to == to && q.ask.Engine == ask.Engine && q.ask.Request == ask.Request {
+			delete(a.asking, id)
+			ended = append(ended, q.done)
+		}
+	}
+	a.mu.Unlock()
 	for _, done := range ended {
 		if done != nil {
 			done(NoAnswer)

@@ -196,7 +196,7 @@ func TestAPrefillIsTakenBackByTheProxyThatHasIt(t *testing.T) {
 	asked := make(chan uint64, 1000)
 	all := startCluster(t, 3, engineNames(4), func(i int, o *Options) {
 		if i == 1 {
-			o.OnPreempt = func(engine string, request uint64) Answer {
+			o.OnPreempt = func(engine string, request uint64, _ bool) Answer {
 				asked <- request
 				if engine != "e3" {
 					t.Errorf("asked for %s", engine)

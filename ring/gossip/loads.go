@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -147,16 +148,25 @@ func (l *loads) heard(now int64, member uint32) (age time.Duration, ok bool) {
 	return time.Duration(now - m.at), true
 }
 
-// heaviest is the member with the most fresh tokens waiting on an engine.
-func (l *loads) heaviest(engine uint32) (member uint32, waiting int64) {
+type waiter struct {
+	member uint32
+	tokens int64
+}
+
+// waiters are the members with more than so many fresh tokens waiting on an engine, those with the most first, maxWaiters of them at most.
+func (l *loads) waiters(engine uint32, above int64) []waiter {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	var list []waiter
 	for id, m := range l.members {
-		if load, ok := m.engines[engine]; ok && load.Waiting > waiting {
-			member, waiting = id, load.Waiting
+		if load, ok := m.engines[engine]; ok && load.Waiting > above {
+			list = append(list, waiter{id, load.Waiting})
 		}
 	}
-	return member, waiting
+	l.mu.Unlock()
+	slices.SortFunc(list, func(a, b waiter) int {
+		return cmp.Or(cmp.Compare(b.tokens, a.tokens), cmp.Compare(a.member, b.member))
+	})
+	return list[:min(len(list), maxWaiters)]
 }
 
 // silent tells whether a member has told nothing for so long that others take over what it looks after.

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,4 +140,24 @@ func TestLoadsAreToldAlthoughNewsHasFilledTheStraightWay(t *testing.T) {
 	}
 	p.sendNews(at + int64(time.Second)) // enough is saved by now; whoever tries next may spend it
 	eventually(t, "the load to be told when there is room", func() bool { return p.counts.quickSent.Load() > told })
+}
+
+// Behind several long prefills of several members, each of them is to be asked, and no more than a few.
+func TestAllWhoseWorkIsInTheWayAreNamed(t *testing.T) {
+	l := newLoads()
+	for member, waiting := range []int64{0, 5000, 30_000, 0, 9000} {
+		l.take(1, &Message{Sender: uint32(member + 1), Sequence: 1, HasLoads: true, Loads: []ring.Load{{Engine: 7, Waiting: waiting, Queued: 1}, {Engine: 8, Waiting: 50_000}}})
+	}
+	if got, want := l.waiters(7, 5000), []waiter{{3, 30_000}, {5, 9000}}; !slices.Equal(got, want) {
+		t.Errorf("%v are in the way, want %v", got, want)
+	}
+	if got := l.waiters(9, 0); len(got) > 0 {
+		t.Errorf("%v wait on an engine that nobody told of", got)
+	}
+	for member := range uint32(100) {
+		l.take(1, &Message{Sender: member + 100, Sequence: 1, HasLoads: true, Loads: []ring.Load{{Engine: 7, Waiting: 20_000 + int64(member)}}})
+	}
+	if got := l.waiters(7, 5000); len(got) != maxWaiters || got[0].tokens != 30_000 || got[1].tokens != 20_099 {
+		t.Errorf("of a hundred: %v", got)
+	}
 }

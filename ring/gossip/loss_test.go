@@ -150,7 +150,7 @@ func TestAnAskIsDoneOnceHoweverItTravels(t *testing.T) {
 	done := map[uint64]int{}
 	all := startCluster(t, 2, engineNames(2), func(i int, o *Options) {
 		o.Transport = net.wrap
-		o.OnPreempt = func(_ string, turn uint64) Answer {
+		o.OnPreempt = func(_ string, turn uint64, _ bool) Answer {
 			mu.Lock()
 			defer mu.Unlock()
 			done[turn]++

@@ -12,6 +12,7 @@ type Ask struct {
 	ID      uint64 // of this asking; the same when it is sent again
 	Engine  uint32
 	Request uint64 // the turn that waits, a number of the asker's own; the same when that turn asks again
+	Over    bool   // it waits no more: what was held for it may go
 }
 
 // Answer is what came of an Ask.
@@ -20,9 +21,9 @@ type Answer uint8
 // The answers.
 const (
 	NoAnswer Answer = iota // none came: the other proxy is gone, or cannot be reached
-	Freed                  // taken back
-	TooLate                // it has its first token, or has ended
-	Refused                // it may not be preempted now
+	Freed                  // something gave way since the turn first asked; told once for each turn
+	TooLate                // nothing is in the way there
+	Refused                // nothing gave way, or not yet: limits, or the end of what is in flight is near
 )
 
 // String returns the answer's name in logs and labels.

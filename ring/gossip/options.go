@@ -72,9 +72,9 @@ type Options struct {
 	OnHint func(engine string, state ring.State)
 	// OnDigest is called when another member has read an engine's pages. It must not block. nil = nobody.
 	OnDigest func(engine string, d Digest)
-	// OnPreempt lets a turn of another member by, by taking a prefill back; turn is the same when it asks again, and no other member's. It
-	// must not block. nil = all are refused.
-	OnPreempt func(engine string, turn uint64) Answer
+	// OnPreempt lets a turn of another member by, by taking prefills back or holding them; turn is the same when it asks again, and no
+	// other member's. over says that it waits no more. It must not block. nil = all are refused.
+	OnPreempt func(engine string, turn uint64, over bool) Answer
 
 	// Transport wraps the network, for tests with faults. nil = as it is.
 	Transport func(memberlist.NodeAwareTransport) memberlist.NodeAwareTransport

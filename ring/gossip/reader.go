@@ -54,6 +54,7 @@ func (m *Message) readSection(s section, b []byte) (ok bool) {
 	case sectionAsk:
 		r := reader{b: b}
 		m.Ask = Ask{ID: r.uint64(), Engine: r.uint32(), Request: r.uint64()}
+		m.Ask.Over = len(r.b) > 0 && r.b[0] == 1
 		return !r.failed
 	case sectionAnswer:
 		r := reader{b: b}

@@ -163,7 +163,7 @@ func (c *Cluster) preempt(sender uint32, ask Ask) Answer {
 	if !ok || c.opt.OnPreempt == nil {
 		return Refused
 	}
-	return c.opt.OnPreempt(name, turnOf(sender, ask.Request))
+	return c.opt.OnPreempt(name, turnOf(sender, ask.Request), ask.Over)
 }
 
 // turnOf tells the turns of different members apart.

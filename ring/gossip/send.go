@@ -105,10 +105,26 @@ func (c *Cluster) replyLoop() {
 // same when it asks again. done is called once, from another goroutine, with the answer, or with NoAnswer after 80 ms; it must not block.
 // An unknown member is an answer, too. Preempt itself does not wait for anything.
 func (c *Cluster) Preempt(member, engine string, request uint64, done func(Answer)) {
+	c.ask(member, Ask{Engine: ring.EngineID(engine), Request: request}, true, done)
+}
+
+// PreemptAgain says that a turn for which Preempt asked still waits. Without it the other member counts it for a second only.
+func (c *Cluster) PreemptAgain(member, engine string, request uint64) {
+	c.ask(member, Ask{Engine: ring.EngineID(engine), Request: request}, false, nil)
+}
+
+// PreemptOver says that a turn for which Preempt asked waits no more.
+func (c *Cluster) PreemptOver(member, engine string, request uint64) {
+	ask := Ask{Engine: ring.EngineID(engine), Request: request, Over: true}
+	c.asks.withdraw(member, ask)
+	c.ask(member, ask, false, nil)
+}
+
+func (c *Cluster) ask(member string, ask Ask, first bool, done func(Answer)) {
 	now := c.now()
-	ask := Ask{ID: rand.Uint64() | 1, Engine: ring.EngineID(engine), Request: request}
+	ask.ID = rand.Uint64() | 1
 	to := c.members.named(member)
-	if to == nil || !c.asks.open(now, member, ask, done) {
+	if to == nil || !c.asks.open(now, member, ask, first, done) {
 		if done != nil {
 			done(NoAnswer)
 		}
@@ -121,13 +137,25 @@ func (c *Cluster) Preempt(member, engine string, request uint64, done func(Answe
 	}
 }
 
-// Heaviest is the member with the most fresh tokens waiting on an engine, as far as they have told; "" if none has any.
-func (c *Cluster) Heaviest(engine string) (member string, waiting int64) {
-	id, waiting := c.loads.heaviest(ring.EngineID(engine))
-	if m := c.members.find(id); m != nil && waiting > 0 {
-		return m.node.Name, waiting
+// Waiter is a member with fresh tokens that wait on an engine.
+type Waiter struct {
+	Member string
+	Tokens int64
+}
+
+// maxWaiters bounds how many members are named.
+const maxWaiters = 8
+
+// Waiters are the members with more than so many fresh tokens waiting on an engine, as each has told last: 8 at most, those with the
+// most of them first. It allocates only if there are any.
+func (c *Cluster) Waiters(engine string, above int64) []Waiter {
+	var list []Waiter
+	for _, w := range c.loads.waiters(ring.EngineID(engine), above) {
+		if m := c.members.find(w.member); m != nil {
+			list = append(list, Waiter{m.node.Name, w.tokens})
+		}
 	}
-	return "", 0
+	return list
 }
 
 // askLoop sends open requests again.

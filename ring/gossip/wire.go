@@ -17,7 +17,7 @@ import (
 //	sender   = node(4) sequence(uvarint) interval in ms(uvarint)
 //	entries  = { length(1) key(8) value(4) version(4) node(4) kind(1) flags(1) size(1) life in 0.1 s(uvarint) }*
 //	loads    = { length(1) engine(4) waiting(uvarint) queued(uvarint) running(uvarint) }*
-//	ask      = id(8) engine(4) request(8)
+//	ask      = id(8) engine(4) request(8) over(1, only if so)
 //	answer   = id(8) answer(1)
 //	hashes   = { hash(4) }*
 //	sights   = { engine(4) state(1) }*
@@ -83,7 +83,11 @@ func (m *Message) Append(dst []byte) []byte {
 	}
 	if m.Ask.ID != 0 {
 		dst = inSection(dst, sectionAsk, func(b []byte) []byte {
-			return le.AppendUint64(le.AppendUint32(le.AppendUint64(b, m.Ask.ID), m.Ask.Engine), m.Ask.Request)
+			b = le.AppendUint64(le.AppendUint32(le.AppendUint64(b, m.Ask.ID), m.Ask.Engine), m.Ask.Request)
+			if m.Ask.Over {
+				b = append(b, 1)
+			}
+			return b
 		})
 	}
 	if m.AnswerID != 0 {

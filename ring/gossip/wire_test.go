@@ -38,7 +38,7 @@ func anyMessage() *rapid.Generator[Message] {
 			m.Loads = loads.Draw(t, "loads")
 		}
 		if id := rapid.Uint64().Draw(t, "ask"); id != 0 {
-			m.Ask = Ask{ID: id, Engine: rapid.Uint32().Draw(t, "engine"), Request: rapid.Uint64().Draw(t, "request")}
+			m.Ask = Ask{ID: id, Engine: rapid.Uint32().Draw(t, "engine"), Request: rapid.Uint64().Draw(t, "request"), Over: rapid.Bool().Draw(t, "over")}
 		}
 		if m.AnswerID = rapid.Uint64().Draw(t, "answer"); m.AnswerID != 0 {
 			m.Answer = Answer(rapid.Uint8().Draw(t, "what"))
@@ -125,7 +125,7 @@ func TestAnEntryTakesAboutTwentySixBytes(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	m := Message{
 		Sender: 7, Sequence: 9, Interval: time.Second, HasLoads: true, Loads: []ring.Load{{Engine: 1, Waiting: 2, Queued: 3, Running: 4}},
-		Entries: []Entry{{Key: 1, Value: 2, Version: 3, Node: 4, Kind: Session, Size: 9, Life: time.Hour}}, Ask: Ask{1, 2, 3}, AnswerID: 4,
+		Entries: []Entry{{Key: 1, Value: 2, Version: 3, Node: 4, Kind: Session, Size: 9, Life: time.Hour}}, Ask: Ask{1, 2, 3, true}, AnswerID: 4,
 		Hashes: []uint32{1, 2}, Sights: []Sight{{1, ring.Down}}, Digests: []Digest{{Engine: 1, Reader: 2, Running: -1, Waiting: 4, Usage: 5, Work: 6}}, Speeds: []ring.Speed{{Engine: 1, PerSecond: 2}},
 	}
 	f.Add(m.Append(nil))
