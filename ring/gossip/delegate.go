@@ -125,6 +125,7 @@ func (v *events) NotifyJoin(n *memberlist.Node) {
 		return
 	}
 	m, own := v.members.add(n), (*Cluster)(v).ownMeta()
+	v.lonely.ended()
 	v.compareUntil.Store(v.opt.Now() + int64(compareFor))
 	v.opt.Log.Info("cluster member joined", "member", n.Name, "address", m.address(), "program", m.meta.Program)
 	if m.strange {

@@ -66,9 +66,10 @@ func (c *Cluster) attempt(address string) error {
 	if err := c.base.Err(); err != nil {
 		return err
 	}
+	since := c.lonely.trying()
 	if _, err := c.list.Join([]string{address}); err != nil {
 		c.counts.joinFails.Add(1)
-		c.lonely.failed(joinError(address, err))
+		c.lonely.failed(since, joinError(address, err))
 		return err
 	}
 	c.counts.joins.Add(1)
@@ -85,12 +86,13 @@ func (c *Cluster) missing() []string {
 	var out []string
 	seen := map[string]bool{own: true}
 	c.unresolved = 0
+	since := c.lonely.trying()
 	for _, name := range c.opt.Join {
 		list, err := c.lookup(c.base, name)
 		if err != nil {
 			c.unresolved++
 			c.counts.lookupFails.Add(1)
-			c.lonely.failed(fmt.Errorf("look up cluster.join %q: %w", name, err))
+			c.lonely.failed(since, fmt.Errorf("look up cluster.join %q: %w", name, err))
 			continue
 		}
 		for _, address := range list {
@@ -104,7 +106,7 @@ func (c *Cluster) missing() []string {
 	if slices.ContainsFunc(c.opt.Join, mayChange) {
 		c.lonely.hoped.Store(true)
 		if len(out)+c.unresolved == 0 && c.members.count() == 0 {
-			c.lonely.failed(errOnlyOurs)
+			c.lonely.failed(since, errOnlyOurs)
 		}
 	}
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })

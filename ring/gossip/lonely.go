@@ -24,20 +24,33 @@ type lonely struct {
 	hoped    atomic.Bool // they may do so later
 
 	mu     sync.Mutex
-	err    error // the last one since somebody was found
+	err    error  // the last one since somebody was found
+	ends   uint64 // times that somebody was
 	warned time.Time
 }
 
-func (l *lonely) failed(err error) {
+// trying returns what failed wants of an attempt that begins.
+func (l *lonely) trying() (since uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.err = err
+	return l.ends
 }
 
+// failed notes why an attempt failed, unless somebody was found while it ran.
+func (l *lonely) failed(since uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ends == since {
+		l.err = err
+	}
+}
+
+// ended notes that somebody was found: the last error is gone with its reason.
 func (l *lonely) ended() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = nil
+	l.ends++
 }
 
 func (l *lonely) last() string {

@@ -73,3 +73,16 @@ func TestOneThatIsFoundEndsTheLoneliness(t *testing.T) {
 	startMember(t, engineNames(2), nil, func(o *Options) { o.Bind = address })
 	eventually(t, "the end of it", func() bool { v := p.View(); return !v.Lonely && v.LastJoinError == "" && len(v.Members) == 1 })
 }
+
+// It is gone at once: the next regular look at the names may be half a minute away.
+func TestAMemberThatComesEndsTheLastErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	p := startMember(t, engineNames(2), []string{"127.0.0.1:1"}, func(o *Options) { o.ReadyLimit, o.Rejoin = 300*time.Millisecond, time.Hour })
+	<-p.Ready()
+	if p.View().LastJoinError == "" {
+		t.Fatal("no error without anybody")
+	}
+	startMember(t, engineNames(2), []string{p.Address()}, nil)
+	eventually(t, "the member", func() bool { return p.members.count() == 1 })
+	eventually(t, "the end of the error", func() bool { return p.View().LastJoinError == "" })
+}
