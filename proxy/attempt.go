@@ -18,6 +18,7 @@ import (
 // run places the request and tries engines until one answers or none is left.
 func (r *request) run() {
 	sc := r.scratch
+	r.bypasses = r.route.Generation && sc.prompt.BypassesCache
 	r.awaitNews()
 	for {
 		if err := r.place(); err != nil {

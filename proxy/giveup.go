@@ -78,8 +78,9 @@ const statusClientClosed = 499
 func (r *request) release(o ring.Outcome) {
 	if c := r.charge; c != nil {
 		r.charge = nil
+		o.Bypassed = r.bypasses
 		c.Release(r.s.now(), o)
-		if o.CachedTokens == 0 && o.PromptTokens > 0 && r.decision.Warm > emptyCacheAfter {
+		if o.CachedTokens == 0 && !r.bypasses && o.PromptTokens > 0 && r.decision.Warm > emptyCacheAfter {
 			r.up.LookSoon() // it may have been restarted in less time than probes notice (C111)
 		}
 	}

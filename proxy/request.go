@@ -57,7 +57,8 @@ type request struct {
 	finished  bool
 	firstByte time.Duration // to the commit point; 0 before
 	usage     wire.Usage
-	own       int // of usage.Cached: what earlier runs of this request computed
+	bypasses  bool // the engine computes all of its prompt, whatever is cached
+	own       int  // of usage.Cached: what earlier runs of this request computed
 	status    int
 	end       endReason
 	refusal   string // code of the proxy's own error

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -47,5 +48,22 @@ func TestWhoeverComputesAllIsNeitherSlicedNorTakenBack(t *testing.T) {
 	run(`"prompt_logprobs":0,`, "others")
 	if v := p.upstreams()["e"].lanes.view(); v.Totals.Long.Arrived != 4 {
 		t.Errorf("%d long prompts of 4 were taken for such", v.Totals.Long.Arrived)
+	}
+}
+
+// Nothing is found cached for such a request although all of it is: the engine is not believed to have lost its cache.
+func TestWhoeverComputesAllSaysNothingOfTheCache(t *testing.T) {
+	for _, settings := range []string{"", "lanes.off = true"} {
+		p := startProxy(t, settings, newFakeEngine(t, "a", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":12000,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":0}}}`)
+		}))
+		for i, extra := range []string{"", `"prompt_logprobs":1,`, `"prompt_logprobs":1,`, ""} {
+			p.post("/v1/chat/completions", chatBody(extra, []string{words("long", 12_000)}), "X-Session-Id", "s")
+			p.settled()
+			if less := p.placer.Gauges().Totals.Less; less != uint64(i/3) {
+				t.Errorf("%q, request %d: %d answers were taken for signs of a lost cache", settings, i, less)
+			}
+		}
 	}
 }

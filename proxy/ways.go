@@ -22,13 +22,13 @@ func (r *request) laneFacts() lane.Facts {
 func (r *request) arrival() lane.Arrival {
 	d, p := &r.decision, &r.scratch.prompt
 	fresh := max(d.Prompt-d.Warm, 0)
-	if p.BypassesCache {
+	if r.bypasses {
 		fresh = d.Prompt // and neither slices nor earlier runs would be found again
 	}
 	return lane.Arrival{
 		ID: r.lane.id, Tenant: r.tenant, Fresh: fresh, Context: d.Prompt, Unstreamed: !r.stream, Bytes: len(r.body),
-		NoPreempt: p.BypassesCache || r.up.DetectedKind() == engines.SGLang && !r.canBeNamed(),
-		NoSlices:  p.BypassesCache || r.lane.whole || p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
+		NoPreempt: r.bypasses || r.up.DetectedKind() == engines.SGLang && !r.canBeNamed(),
+		NoSlices:  r.bypasses || r.lane.whole || p.Open == 0 || p.Fallback != "" || r.scratch.turn.Continues || len(r.body) > maxSliced,
 	}
 }
 

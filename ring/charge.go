@@ -50,6 +50,7 @@ type Outcome struct {
 	CachedTokens int  // of these, how many it had cached; negative = unknown
 	OutputTokens int  // 0 or less = unknown
 	Prefilled    bool // the first token was seen
+	Bypassed     bool // it had its whole prompt computed whatever was cached: what was cached says nothing
 	Failed       bool // the engine never took the request: nothing of it is cached there
 }
 

@@ -3,7 +3,12 @@ package ring
 // learn takes from an answer what it says about the model's tokens, the engine's speed and the engine's cache.
 func (c *Charge) learn(o Outcome) {
 	fresh := c.fresh
-	if o.PromptTokens > 0 && o.CachedTokens >= 0 {
+	if o.Bypassed {
+		fresh = c.tokens
+		if o.PromptTokens > 0 {
+			fresh = o.PromptTokens
+		}
+	} else if o.PromptTokens > 0 && o.CachedTokens >= 0 {
 		fresh = o.PromptTokens - o.CachedTokens
 	}
 	if c.alone && c.elapsed > 0 {
@@ -15,7 +20,7 @@ func (c *Charge) learn(o Outcome) {
 	}
 	expected := c.expectation(o)
 	c.m.learn(c.bytes, o.PromptTokens)
-	if o.CachedTokens >= 0 {
+	if o.CachedTokens >= 0 && !o.Bypassed {
 		c.correct(expected, o.CachedTokens)
 	}
 }

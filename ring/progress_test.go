@@ -100,3 +100,30 @@ func TestSpeedIsLearnedFromShortRuns(t *testing.T) {
 		t.Errorf("after its end: %v", rate())
 	}
 }
+
+// A request that has its whole prompt computed whatever is cached finds nothing of what is there, which says nothing of the
+// cache; its speed is that of the whole prompt.
+func TestWhoeverBypassesTheCacheSaysNothingOfIt(t *testing.T) {
+	w := newWorld(t, Options{}, fleet(1, 0))
+	c := begin(0, 0, 1, 144_000)
+	ch, _ := w.start(1, c)
+	w.answer(ch, 40_000, 0)
+	before := w.Gauges().Totals
+	for i := range 6 {
+		w.sleep(time.Minute)
+		ch, d := w.start(uint64(i%3+1), c)
+		if d.Warm < 30_000 {
+			t.Fatalf("after %d of them %d tokens are believed to be warm", i, d.Warm)
+		}
+		w.sleep(5 * time.Second)
+		ch.FirstToken(w.now)
+		ch.Release(w.now, Outcome{PromptTokens: 40_000, CachedTokens: 0, OutputTokens: 1, Prefilled: true, Bypassed: true})
+	}
+	if after := w.Gauges().Totals; after.Less != before.Less || after.Corrected != before.Corrected {
+		t.Errorf("surprises: %+v", after)
+	}
+	if r := w.Snapshot()[0].PrefillRate; r < 7900 || r > 8100 {
+		t.Errorf("8,000 tokens/s, and %.0f are believed", r)
+	}
+	w.settled()
+}
