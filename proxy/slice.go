@@ -103,6 +103,7 @@ func (r *request) readSlice() (again bool) {
 		s.Prompt, s.Cached = u.Prompt, u.Cached
 	}
 	if s.Failed {
+		s.Refused = true
 		r.up.metrics.slicesFailed.Inc()
 	} else {
 		r.up.Report(time.Now(), engines.Answered)
@@ -120,7 +121,7 @@ func (r *request) readSlice() (again bool) {
 func (r *request) sliceBroke(err error, now time.Time) (again bool) {
 	r.up.metrics.slicesFailed.Inc()
 	if errors.Is(err, engines.ErrTimeout) {
-		return r.sliceOver(lane.Slice{Prompt: -1, Cached: -1, Failed: true})
+		return r.sliceOver(lane.Slice{Prompt: -1, Cached: -1, Failed: true, Refused: true})
 	}
 	r.s.log.Warn("engine failed a slice of a request", "request", r.id, "engine", r.up.Name, "error", err)
 	p := &r.lane

@@ -103,6 +103,9 @@ type Action struct {
 type Slice struct {
 	Prompt int // tokens of the slice's prompt as the engine counted them; negative = unknown
 	Cached int // of these, found in its cache; negative = unknown
-	// Failed says that the engine refused the slice as a request (4xx): this prompt cannot be cut.
+	// Failed says that there was no slice: the prompt could not be cut, or the engine did not answer it well.
 	Failed bool
+	// Refused says that Failed is the engine's doing. Where that happens to three requests in a row, no slices are sent to it for
+	// 10 minutes: there are engines that fail at requests of that kind.
+	Refused bool
 }

@@ -225,7 +225,7 @@ func (p *caller) step(op, arg byte) error {
 			break
 		}
 		p.where[id] = "back"
-		s := Slice{Prompt: p.cut[id], Cached: p.cut[id] * n / 256, Failed: n%17 == 0}
+		s := Slice{Prompt: p.cut[id], Cached: p.cut[id] * n / 256, Failed: n%17 == 0, Refused: n%34 == 0}
 		if n%7 == 0 {
 			s = Slice{Prompt: -1, Cached: -1}
 		}

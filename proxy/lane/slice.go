@@ -134,6 +134,9 @@ func (c *Controller) sliced(i uint32, s Slice) {
 	if s.Failed {
 		c.totals.SlicesRefused++
 		r.slicing.never = true
+		if s.Refused {
+			c.distrust()
+		}
 	} else {
 		c.totals.Slices++
 		c.learnSlice(r, s, took)

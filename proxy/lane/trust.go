@@ -19,7 +19,7 @@ func (c *Controller) wasLost(r *request, s Slice, took int64) (lost, known bool)
 	return float64(took) > slowPart*float64(c.engine.prefill(fresh, p.cut)), true
 }
 
-// distrust counts a request whose slices were not kept.
+// distrust counts a request whose slices were not kept, or not served.
 func (c *Controller) distrust() {
 	c.engine.lost++
 	if c.engine.lost >= lostRequests {

@@ -64,6 +64,43 @@ func TestASliceIsRefused(t *testing.T) {
 	}
 }
 
+// The engine fails at every slice: after three prompts no more are tried, and after ten minutes one is. That a prompt cannot be
+// cut says nothing of the engine.
+func TestAnEngineThatServesNoSlices(t *testing.T) {
+	for _, refused := range []bool{true, false} {
+		s := tell(t, Options{}, cuts)
+		at, sliced := int64(0), 0
+		prompt := func() {
+			s.short(at, 100)
+			s.first(at+10, 100)
+			s.said = nil
+			s.long(at+20, 1, 50_000)
+			if s.c.all[s.c.byID[1]].slicing.flying {
+				sliced++
+				s.c.Sliced((at+30)*ms, 1, Slice{Prompt: -1, Cached: -1, Failed: true, Refused: refused})
+				s.note(at + 30)
+			}
+			s.first(at+5000, 1)
+			s.leave(at+5001, 1)
+			at += 10_000
+		}
+		for range 6 {
+			prompt()
+		}
+		want := 6
+		if refused {
+			want = 3
+		}
+		if sliced != want {
+			t.Errorf("refused %v: %d of 6 prompts were tried in slices, want %d", refused, sliced, want)
+		}
+		at += 600_000
+		if prompt(); sliced != want+1 {
+			t.Errorf("refused %v: not tried again after ten minutes", refused)
+		}
+	}
+}
+
 // The engine has cached most of what the caller believed to be fresh: slices grow fast, and what is left is believed as before.
 func TestMoreIsCachedThanWasBelieved(t *testing.T) {
 	s := tell(t, Options{}, cuts)
