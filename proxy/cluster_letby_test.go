@@ -56,6 +56,9 @@ func TestAShortTurnIsLetByThePrefillsOfOtherProxies(t *testing.T) {
 			asker := proxies[others].cluster.Load()
 			lanes := proxies[others].upstreams()["e"].lanes
 			before := lanes.view()
+			if n := asker.View().Asks.Asked; n != 0 {
+				t.Errorf("%d turns asked with nothing in their way", n)
+			}
 			for round := range 3 - others {
 				var long sync.WaitGroup
 				firsts, freed, back := make([]time.Time, others), asker.View().Asks.Freed, prefillsTakenBack(proxies)
@@ -80,6 +83,12 @@ func TestAShortTurnIsLetByThePrefillsOfOtherProxies(t *testing.T) {
 				if prefillsTakenBack(proxies) > back {
 					eventually(t, "who asked to know that others gave way", func() bool { return asker.View().Asks.Freed > freed })
 				}
+			}
+			if p := &proxies[others].pleas; p.askingOf("e") != 0 {
+				t.Error("a turn that is over still asks")
+			}
+			for _, p := range proxies[:others] {
+				eventually(t, "the turns that are over to count no more", func() bool { return p.upstreams()["e"].lanes.view().Waiting == 0 })
 			}
 			if v := lanes.view(); v.FrontSeconds > before.FrontSeconds || v.ShortBehindLong > 0 {
 				t.Errorf("the engine's front end was believed to take %v s and is now to take %v; short turns beside a long one %v", before.FrontSeconds, v.FrontSeconds, v.ShortBehindLong)
