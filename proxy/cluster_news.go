@@ -3,12 +3,12 @@ package proxy
 import "time"
 
 // A session's next turn may reach another proxy before the news of where it was placed does. One whose session is unknown there
-// waits a moment, where that is little beside the prefill of a whole history, which a wrong place would cost.
+// waits a moment. In a wrong place it would not only prefill its history once more: without an id it would be a session of its own
+// there, with turns in both places from then on. So the wait does not go by what the prefill costs.
 const (
 	newsWait  = 120 * time.Millisecond // news that was lost on the straight way comes by gossip within two rounds
 	newsLook  = 2 * time.Millisecond
-	newsShare = 4    // at most one in so many parts of the prefill: most of what is unknown comes from nowhere, and has waited in vain
-	newsWorth = 4096 // tokens: fewer are not worth any wait
+	newsWorth = 1024 // tokens: fewer are few-shot examples rather than a session's history, and soon computed
 )
 
 // awaitNews lets the news of this turn's session arrive, if there are other proxies at work that may have sent some. Known sessions,
@@ -19,14 +19,13 @@ func (r *request) awaitNews() {
 	if c == nil || !c.HasMembers() || c.IsQuiet() {
 		return
 	}
-	wait := worthWaiting(s.placer.Cold(t))
-	if wait == 0 || !s.placer.Missing(t) {
+	if s.placer.Cold(t) < newsWorth || !s.placer.Missing(t) {
 		return
 	}
 	s.metrics.newsAwaited.Inc()
 	timer := time.NewTimer(newsLook)
 	defer timer.Stop()
-	for began := time.Now(); time.Since(began) < wait; {
+	for began := time.Now(); time.Since(began) < newsWait; {
 		select {
 		case <-timer.C:
 		case <-s.stopping:
@@ -38,12 +37,4 @@ func (r *request) awaitNews() {
 		}
 		timer.Reset(newsLook)
 	}
-}
-
-// worthWaiting is how long news is waited for by a turn that costs so much where nothing of it is warm.
-func worthWaiting(tokens int, prefill time.Duration) time.Duration {
-	if tokens < newsWorth || prefill <= newsWait {
-		return 0
-	}
-	return min(newsWait, prefill/newsShare)
 }

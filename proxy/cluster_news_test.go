@@ -8,12 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
-// A turn of a session that nobody knows waits for other proxies' news of it only if somebody is at work who could have some, and if the
-// prefill of a history in a wrong place would cost far more than the wait. Callers without sessions, who send examples as history, pay
-// nothing else.
+// A turn of a session that nobody knows waits for other proxies' news of it only if somebody is at work who could have some, and if it
+// has a history worth the name. Callers without sessions, who send a few examples, pay nothing.
 func TestOnlyWhatWouldCostMuchWaitsForNews(t *testing.T) {
 	hold := make(chan struct{})
 	release := sync.OnceFunc(func() { close(hold) })
@@ -55,22 +53,4 @@ func TestOnlyWhatWouldCostMuchWaitsForNews(t *testing.T) {
 	}
 	release()
 	wait(t, "the other's answer", running)
-}
-
-func TestTheWaitForNewsIsLittleBesideThePrefill(t *testing.T) {
-	for _, c := range []struct {
-		tokens        int
-		prefill, wait time.Duration
-	}{
-		{60, 10 * time.Millisecond, 0},
-		{4000, 10 * time.Second, 0}, // short, whatever the engines
-		{10_000, 100 * time.Millisecond, 0},
-		{10_000, 200 * time.Millisecond, 50 * time.Millisecond},
-		{10_000, 2 * time.Second, newsWait},
-		{500_000, time.Minute, newsWait},
-	} {
-		if got := worthWaiting(c.tokens, c.prefill); got != c.wait {
-			t.Errorf("%d tokens of %v wait %v, not %v", c.tokens, c.prefill, got, c.wait)
-		}
-	}
 }

@@ -1,10 +1,6 @@
 package ring
 
-import (
-	"time"
-
-	"github.com/warmring/warmring/ring/prompt"
-)
+import "github.com/warmring/warmring/ring/prompt"
 
 // How a turn meets a session that only other proxies have seen.
 
@@ -271,12 +267,12 @@ func (p *Placer) Missing(t *Turn) bool {
 	return true
 }
 
-// Cold estimates what a turn costs on an engine that holds nothing of it but the head that all sessions share: its tokens, and how long
-// their prefill takes at the fleet's learned speed. It changes nothing.
-func (p *Placer) Cold(t *Turn) (tokens int, prefill time.Duration) {
+// Cold estimates the tokens that an engine computes of a turn if it holds nothing of it but the head that all sessions share. It
+// changes nothing.
+func (p *Placer) Cold(t *Turn) (tokens int) {
 	pr := t.Prompt
 	if pr == nil {
-		return 0, 0
+		return 0
 	}
 	bytes := pr.Bytes
 	if pr.Head > 0 {
@@ -288,6 +284,5 @@ func (p *Placer) Cold(t *Turn) (tokens int, prefill time.Duration) {
 	if m := p.models[string(t.Model)]; m != nil {
 		perToken = m.bytesPerToken
 	}
-	fresh := float64(max(bytes, 0)) / perToken
-	return int(fresh), time.Duration(fresh / p.fleetRate.perSecond * float64(time.Second))
+	return int(float64(max(bytes, 0)) / perToken)
 }
