@@ -137,20 +137,15 @@ func (p *Placer) anotherHistory(t *Turn, i uint32, key uint64) bool {
 		return true
 	}
 	var lives *engine
-	context := 0
 	if i != none {
-		s := p.sessions.all.at(i)
-		lives, context = p.engineOf(s.engine), int(s.context)
+		lives = p.engineOf(p.sessions.all.at(i).engine)
 	} else if s := p.share.away.alive(key, false, p.now); s != nil {
-		lives, context = p.engineOf(s.engine), int(s.tokens)
+		lives = p.engineOf(s.engine)
 	}
 	begins := len(p.chain) <= max(t.Prompt.First, 1)
 	lost := i != none && p.sessions.all.at(i).turns > 0 // see takenOver
 	if lives == nil || !begins && !lost {
 		return false // the client's word counts
-	}
-	if m := milestonesOf(t.Prompt); begins && !m.first && 2*context <= t.Prompt.Bytes {
-		return false // too short for anybody to vouch for it, and so is the session: its first turn, sent again
 	}
 	here, elsewhere := p.vouched(t.Prompt, lives)
 	return !here && (begins || elsewhere) // it begins, and the session did not begin like this, or it is warm where the session is not

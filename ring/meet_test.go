@@ -169,34 +169,3 @@ func TestAColdTurnIsItsPromptWithoutTheHead(t *testing.T) {
 		}
 	}
 }
-
-// A session's first turn comes again at another proxy at once: its client has had no answer. There its home is another engine, as each
-// sees other engines fail. It is the same session all the same, and both proxies go on agreeing where it lives (C094).
-func TestAFirstTurnSentAgainIsTheSameSession(t *testing.T) {
-	for _, head := range []int{0, 20_000} {
-		for _, first := range []int{60, 600, 1800, 30_000} {
-			for session := range uint64(20) {
-				ps := newProxies(t, 2, 5*time.Millisecond, Options{}, fleet(4, 20_000_000))
-				ps.lost = func(b Binding) bool { return !b.Urgent } // what goes by gossip is not there yet
-				a, b := ps.all[0], ps.all[1]
-				a.now = ps.now
-				c := begin(1, head, 5+session, first)
-				_, d := newWorld(t, Options{}, fleet(4, 20_000_000)).start(session+1, c)
-				ch, lives := a.start(session+1, c, d.Home)
-				ps.finish(ch)
-				ps.sleep(20 * time.Millisecond)
-				for range 2 {
-					for i, w := range []*world{b, a} {
-						w.now = ps.now
-						again, d := w.start(session+1, c)
-						if d.Session != session+1 || d.Engine != lives.Engine {
-							t.Fatalf("head %d, first message %d: at proxy %d it is a turn of %x on %s (%s), and %d lives on %s", head, first, 1-i, d.Session, d.Engine, d.Reason, session+1, lives.Engine)
-						}
-						ps.finish(again)
-						ps.sleep(20 * time.Millisecond)
-					}
-				}
-			}
-		}
-	}
-}

@@ -129,12 +129,11 @@ func (p *Placer) tellMilestones(l *look, ch *Charge, s *session, moved, renew bo
 		if l.had == 0 && point.Bytes <= known && !again {
 			return // somebody else's
 		}
-		p.tellMilestone(point, ch, id, moved, level < 0 && s.named)
+		p.tellMilestone(point, ch, id, moved)
 	}
 }
 
-// tellMilestone tells one; begins: it is the first of a session under a client's key.
-func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved, begins bool) {
+func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved bool) {
 	key := milestoneKey(point.Fingerprint)
 	if i := p.share.away.find(key, true); i != none {
 		if s := p.share.away.all.at(i); s.until > p.now && (!moved || s.engine == ch.e.ref()) {
@@ -143,9 +142,7 @@ func (p *Placer) tellMilestone(point prompt.Point, ch *Charge, id uint32, moved,
 	}
 	p.tellBinding(Binding{
 		Key: key, Engine: id, Tokens: max(1, ch.m.tokens(int(point.Bytes))>>milestoneShift), Life: p.opt.SessionIdle, Tail: true,
-		// The old one speaks against the move, and without it the same first turn, sent again, is taken for another history under its key. A
-		// fork of a new session gives gossip the time that its parent takes.
-		Urgent: moved || begins,
+		Urgent: moved, // the old one speaks against the move; a fork of a new session gives gossip the time that its parent takes
 	})
 }
 
