@@ -84,9 +84,12 @@ func TestAShortTurnIsLetByThePrefillsOfOtherProxies(t *testing.T) {
 					eventually(t, "who asked to know that others gave way", func() bool { return asker.View().Asks.Freed > freed })
 				}
 			}
-			if p := &proxies[others].pleas; p.askingOf("e") != 0 {
+			p := &proxies[others].pleas
+			p.mu.Lock()
+			if len(p.list) != 0 {
 				t.Error("a turn that is over still asks")
 			}
+			p.mu.Unlock()
 			for _, p := range proxies[:others] {
 				eventually(t, "the turns that are over to count no more", func() bool { return p.upstreams()["e"].lanes.view().Waiting == 0 })
 			}
