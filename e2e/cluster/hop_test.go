@@ -44,7 +44,7 @@ func TestForksFollowTheirParentToAnyProxy(t *testing.T) {
 		c := f.crowd(64, k != nameless)
 		c.heard("parents of forks "+k.String(), 2)
 		forks := c.forked1(k)
-		forks.together = 8
+		forks.together = 4
 		forks.round()
 		if got := forks.tell("forks " + k.String()); float64(got.astray) > 0.01*float64(got.forked) || got.errors > 0 {
 			t.Errorf("forks %s: %d of %d not on their parent's engine, %d errors", k, got.astray, got.forked, got.errors)
