@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 )
@@ -41,27 +40,17 @@ func TestForksFollowTheirParentToAnyProxy(t *testing.T) {
 		f.engine(fmt.Sprint("e", i), 4)
 	}
 	f.begin()
-	forked, astray := 0.0, 0.0
 	for _, k := range []kin{nameless, named, child} {
 		c := f.crowd(64, k != nameless)
 		c.heard("parents of forks "+k.String(), 2)
 		forks := c.forked1(k)
-		forks.together = 4
+		forks.together = 8
 		forks.round()
-		got := forks.tell("forks " + k.String())
-		if got.errors > 0 {
-			t.Errorf("forks %s: %d errors", k, got.errors)
+		if got := forks.tell("forks " + k.String()); float64(got.astray) > 0.01*float64(got.forked) || got.errors > 0 {
+			t.Errorf("forks %s: %d of %d not on their parent's engine, %d errors", k, got.astray, got.forked, got.errors)
 		}
-		forked, astray = forked+float64(got.forked), astray+float64(got.astray)
 		forks.heard("later turns of forks "+k.String(), 2)
 		c.heard("their parents", 1)
-	}
-	most := 0.05 // where the machine does other work, queues are longer than they should be, and some are right to go elsewhere
-	if os.Getenv("WARMRING_FIGURES") != "" {
-		most = 0.01
-	}
-	if astray > most*forked {
-		t.Errorf("%v of %v forks did not begin on their parent's engine", astray, forked)
 	}
 }
 

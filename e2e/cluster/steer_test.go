@@ -82,7 +82,7 @@ func (f *fleet) overload(engine string, prompts int) (release func()) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if m.Sum("warmring_engine_charged_fresh_tokens", fmt.Sprintf("engine=%q", engine)) > float64(prompts)*40_000 {
+		if m.Sum("warmring_engine_charged_fresh_tokens", fmt.Sprintf("engine=%q", engine)) > float64(prompts)*60_000 {
 			break
 		}
 		if time.Since(began) > patience {
