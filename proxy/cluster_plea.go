@@ -16,11 +16,14 @@ import (
 
 // plea is one short turn's asking.
 type plea struct {
-	engine  string
-	turn    uint64
-	above   int64    // who has more fresh tokens than that waiting there is in its way
-	from    int64    // it asks no sooner than that
-	until   int64    // it asks no longer than that
+	engine string
+	turn   uint64
+	above  int64 // who has more fresh tokens than that waiting there is in its way
+	from   int64 // it asks no sooner than that
+	until  int64 // it asks no longer than that
+
+	mu      sync.Mutex // held while a word goes out: what is said of a turn is said in order
+	over    bool
 	members []string // that were asked
 }
 
@@ -81,8 +84,13 @@ func (r *request) askOthers(above int64, waiters []gossip.Waiter) {
 	}
 }
 
-// say sends a word to each whose work is in the way as of now. It does not block.
+// say sends a word to each whose work is in the way as of now. It does not wait for answers.
 func (p *plea) say(c *gossip.Cluster, waiters []gossip.Waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return
+	}
 	for _, w := range waiters {
 		switch {
 		case w.Tokens <= p.above:
@@ -95,9 +103,26 @@ func (p *plea) say(c *gossip.Cluster, waiters []gossip.Waiter) {
 	}
 }
 
-// plead lets those that still wait say so.
+// end tells those who were asked that the turn waits no more.
+func (p *plea) end(c *gossip.Cluster) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	for _, member := range p.members {
+		c.PreemptOver(member, p.engine, p.turn)
+	}
+}
+
+// plead lets those that still wait say so. Requests come and go meanwhile: nothing is sent with the list's lock held.
 func (s *Server) plead() {
-	l, c, now := &s.pleas, s.cluster.Load(), s.now()
+	c := s.cluster.Load()
+	for _, p := range s.pleas.due(s.now()) {
+		p.say(c, c.Waiters(p.engine, p.above))
+	}
+}
+
+// due are the turns whose time it is to ask, and sets the timer for the next ones.
+func (l *pleas) due(now int64) (due []*plea) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	asked := make(map[string]int)
@@ -107,12 +132,13 @@ func (s *Server) plead() {
 			continue
 		}
 		if asked[p.engine]++; asked[p.engine] <= maxPleas {
-			p.say(c, c.Waiters(p.engine, p.above))
+			due = append(due, p)
 		}
 	}
 	if len(l.list) > 0 {
 		l.timer.Reset(pleaEvery)
 	}
+	return due
 }
 
 // stopAsking tells those who were asked that the turn waits no more.
@@ -128,7 +154,5 @@ func (r *request) stopAsking() {
 		s.pleas.list = slices.Delete(s.pleas.list, at, at+1)
 	}
 	s.pleas.mu.Unlock()
-	for _, member := range p.members {
-		s.cluster.Load().PreemptOver(member, p.engine, p.turn)
-	}
+	p.end(s.cluster.Load())
 }

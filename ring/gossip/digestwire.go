@@ -31,27 +31,15 @@ func appendDigests(b []byte, list []Digest) []byte {
 	return b
 }
 
-func readDigests(list []Digest, b []byte) ([]Digest, bool) {
-	for len(b) > 0 {
-		n := int(b[0])
-		if n >= len(b) {
-			return list, false
-		}
-		r := reader{b: b[1 : 1+n]}
-		b = b[1+n:]
-		d := Digest{Engine: r.uint32(), Reader: r.uint32()}
-		d.Age = time.Duration(min(r.uvarint(), uint64(time.Hour/lifeUnit))) * lifeUnit
-		for _, to := range [...]*int{&d.Running, &d.Waiting, &d.Usage} {
-			*to = int(min(r.uvarint(), math.MaxInt32)) - 1
-		}
-		d.KVTokens, d.Start, d.Work = r.int63(), r.int63(), r.int63()-1
-		d.Source, d.Models = r.byte(), r.uint32()
-		if r.failed {
-			return list, false
-		}
-		list = append(list, d)
+func readDigest(r *reader) (Digest, bool) {
+	d := Digest{Engine: r.uint32(), Reader: r.uint32()}
+	d.Age = time.Duration(min(r.uvarint(), uint64(time.Hour/lifeUnit))) * lifeUnit
+	for _, to := range [...]*int{&d.Running, &d.Waiting, &d.Usage} {
+		*to = int(min(r.uvarint(), math.MaxInt32)) - 1
 	}
-	return list, true
+	d.KVTokens, d.Start, d.Work = r.int63(), r.int63(), r.int63()-1
+	d.Source, d.Models = r.byte(), r.uint32()
+	return d, true
 }
 
 func appendSpeeds(b []byte, list []ring.Speed) []byte {
@@ -65,19 +53,6 @@ func appendSpeeds(b []byte, list []ring.Speed) []byte {
 	return b
 }
 
-func readSpeeds(list []ring.Speed, b []byte) ([]ring.Speed, bool) {
-	for len(b) > 0 {
-		n := int(b[0])
-		if n >= len(b) {
-			return list, false
-		}
-		r := reader{b: b[1 : 1+n]}
-		b = b[1+n:]
-		s := ring.Speed{Engine: r.uint32(), PerSecond: int(min(r.uvarint(), math.MaxInt32))}
-		if r.failed {
-			return list, false
-		}
-		list = append(list, s)
-	}
-	return list, true
+func readSpeed(r *reader) (ring.Speed, bool) {
+	return ring.Speed{Engine: r.uint32(), PerSecond: int(min(r.uvarint(), math.MaxInt32))}, true
 }

@@ -41,16 +41,16 @@ func (m *Message) readSection(s section, b []byte) (ok bool) {
 		m.Interval = time.Duration(min(r.uvarint(), 3_600_000)) * time.Millisecond
 		return !r.failed
 	case sectionEntries:
-		m.Entries, ok = readEntries(m.Entries, b)
+		m.Entries, ok = readRecords(m.Entries, b, readEntry)
 	case sectionDirect:
-		m.Direct, ok = readEntries(m.Direct, b)
+		m.Direct, ok = readRecords(m.Direct, b, readEntry)
 	case sectionReply:
-		m.Reply, ok = readEntries(m.Reply, b)
+		m.Reply, ok = readRecords(m.Reply, b, readEntry)
 	case sectionLoads:
 		m.HasLoads = true
-		m.Loads, ok = readLoads(m.Loads, b)
+		m.Loads, ok = readRecords(m.Loads, b, readLoad)
 	case sectionLoud:
-		m.Loud, ok = readLoads(m.Loud, b)
+		m.Loud, ok = readRecords(m.Loud, b, readLoad)
 	case sectionAsk:
 		r := reader{b: b}
 		m.Ask = Ask{ID: r.uint64(), Engine: r.uint32(), Request: r.uint64()}
@@ -75,17 +75,18 @@ func (m *Message) readSection(s section, b []byte) (ok bool) {
 		m.Readiness = Readiness(r.byte())
 		return !r.failed
 	case sectionDigests:
-		m.Digests, ok = readDigests(m.Digests, b)
+		m.Digests, ok = readRecords(m.Digests, b, readDigest)
 	case sectionSpeeds:
-		m.Speeds, ok = readSpeeds(m.Speeds, b)
+		m.Speeds, ok = readRecords(m.Speeds, b, readSpeed)
 	default:
 		return true
 	}
 	return ok
 }
 
-// readEntries reads records. An entry of no kind is a fault.
-func readEntries(list []Entry, b []byte) ([]Entry, bool) {
+// readRecords appends what record reads of each record to a list. A record has its length in front, so that what a later version adds
+// at its end is passed over. record answers false for one that makes no sense.
+func readRecords[T any](list []T, b []byte, record func(*reader) (T, bool)) ([]T, bool) {
 	for len(b) > 0 {
 		n := int(b[0])
 		if n >= len(b) {
@@ -93,33 +94,27 @@ func readEntries(list []Entry, b []byte) ([]Entry, bool) {
 		}
 		r := reader{b: b[1 : 1+n]}
 		b = b[1+n:]
-		e := Entry{Key: r.uint64(), Value: r.uint32(), Version: r.uint32(), Node: r.uint32(), Kind: Kind(r.byte()), Flags: r.byte(), Size: r.byte()}
-		e.Life = time.Duration(min(r.uvarint(), uint64(maxLife/lifeUnit))) * lifeUnit
-		if r.failed || e.Kind == 0 {
+		v, ok := record(&r)
+		if r.failed || !ok {
 			return list, false
 		}
-		list = append(list, e)
+		list = append(list, v)
 	}
 	return list, true
 }
 
-func readLoads(list []ring.Load, b []byte) ([]ring.Load, bool) {
-	for len(b) > 0 {
-		n := int(b[0])
-		if n >= len(b) {
-			return list, false
-		}
-		r := reader{b: b[1 : 1+n]}
-		b = b[1+n:]
-		l := ring.Load{Engine: r.uint32()}
-		l.Waiting = int64(min(r.uvarint(), 1<<40)) // sums of thousands stay within 64 bits
-		l.Queued, l.Running = int(min(r.uvarint(), math.MaxInt32)), int(min(r.uvarint(), math.MaxInt32))
-		if r.failed {
-			return list, false
-		}
-		list = append(list, l)
-	}
-	return list, true
+// readEntry reads an entry. One of no kind is a fault.
+func readEntry(r *reader) (Entry, bool) {
+	e := Entry{Key: r.uint64(), Value: r.uint32(), Version: r.uint32(), Node: r.uint32(), Kind: Kind(r.byte()), Flags: r.byte(), Size: r.byte()}
+	e.Life = time.Duration(min(r.uvarint(), uint64(maxLife/lifeUnit))) * lifeUnit
+	return e, e.Kind != 0
+}
+
+func readLoad(r *reader) (ring.Load, bool) {
+	l := ring.Load{Engine: r.uint32()}
+	l.Waiting = int64(min(r.uvarint(), 1<<40)) // sums of thousands stay within 64 bits
+	l.Queued, l.Running = int(min(r.uvarint(), math.MaxInt32)), int(min(r.uvarint(), math.MaxInt32))
+	return l, true
 }
 
 // reader takes numbers off the front of bytes; after a failure all are 0.
