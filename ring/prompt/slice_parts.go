@@ -152,38 +152,18 @@ func (s *slicer) part(i int) contentPart {
 	if b[i] != '{' {
 		return contentPart{end: s.pass(i, 5, nil)}
 	}
-	var kind Span
-	text, content := 0, 0
-	more := false
-	for i, more = s.first(i, '}'); more; i, more = s.next(i, '}') {
-		ks, ke, v := s.key(i)
-		if v < 0 || escaped(b[ks:ke]) {
-			return contentPart{end: -1}
-		}
-		if i = s.pass(v, 5, b[ks:ke]); i < 0 {
-			return contentPart{end: -1}
-		}
-		twice := false
-		switch string(b[ks:ke]) {
-		case "type":
-			twice, kind = kind != Span{}, Span{v, i}
-		case "text":
-			twice, text = text > 0, v
-		case "content":
-			twice, content = content > 0, v
-		}
-		if twice {
-			return contentPart{end: -1}
-		}
+	var kind, text, content Span
+	if i = s.values(i, 5, [4]wanted{{"type", &kind}, {"text", &text}, {"content", &content}}); i < 0 {
+		return contentPart{end: -1}
 	}
 	pt := contentPart{end: i}
 	switch string(kind.Of(b)) {
 	case `"text"`, `"input_text"`, `"output_text"`:
-		if text > 0 && b[text] == '"' {
-			pt.text = text
+		if text.Start > 0 && b[text.Start] == '"' {
+			pt.text = text.Start
 		}
 	case `"tool_result"`:
-		pt.answer, pt.isAnswer = content, true
+		pt.answer, pt.isAnswer = content.Start, true
 	}
 	return pt
 }

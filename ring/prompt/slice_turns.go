@@ -121,38 +121,16 @@ func (s *slicer) turn(i int) sliceTurn {
 	if b[i] != '{' {
 		return sliceTurn{end: -1}
 	}
-	var role, kind Span
-	content, output := 0, 0
-	more := false
-	for i, more = s.first(i, '}'); more; i, more = s.next(i, '}') {
-		ks, ke, v := s.key(i)
-		if v < 0 || escaped(b[ks:ke]) {
-			return sliceTurn{end: -1}
-		}
-		if i = s.pass(v, 3, b[ks:ke]); i < 0 {
-			return sliceTurn{end: -1}
-		}
-		twice := false
-		switch string(b[ks:ke]) {
-		case "role":
-			twice, role = role != Span{}, Span{v, i}
-		case "type":
-			twice, kind = kind != Span{}, Span{v, i}
-		case "content":
-			twice, content = content > 0, v
-		case "output":
-			twice, output = output > 0, v
-		}
-		if twice {
-			return sliceTurn{end: -1}
-		}
+	var role, kind, content, output Span
+	if i = s.values(i, 3, [4]wanted{{"role", &role}, {"type", &kind}, {"content", &content}, {"output", &output}}); i < 0 {
+		return sliceTurn{end: -1}
 	}
-	t := sliceTurn{end: i, content: content}
+	t := sliceTurn{end: i, content: content.Start}
 	if s.family == Responses {
 		switch name := kind.Of(b); {
 		case len(name) == 0 || name[0] == 'n' || string(name) == `"message"`:
 		case bytes.HasSuffix(name, []byte(`_output"`)):
-			t.content, t.kind, t.answer = output, turnUser, true
+			t.content, t.kind, t.answer = output.Start, turnUser, true
 			return t
 		default:
 			return t
@@ -171,4 +149,36 @@ func (s *slicer) turn(i int) sliceTurn {
 		}
 	}
 	return t
+}
+
+// wanted is a member of an object, by its name, and where to put its value's place.
+type wanted struct {
+	name string
+	to   *Span
+}
+
+// values passes an object and notes where the wanted members' values are. It returns what comes behind it; negative, if one of these
+// is there twice or a name is written with escapes.
+func (s *slicer) values(i, depth int, members [4]wanted) int {
+	b := s.body
+	more := false
+	for i, more = s.first(i, '}'); more; i, more = s.next(i, '}') {
+		ks, ke, v := s.key(i)
+		if v < 0 || escaped(b[ks:ke]) {
+			return -1
+		}
+		if i = s.pass(v, depth, b[ks:ke]); i < 0 {
+			return -1
+		}
+		for _, m := range members {
+			if string(b[ks:ke]) != m.name || m.to == nil {
+				continue
+			}
+			if *m.to != (Span{}) {
+				return -1
+			}
+			*m.to = Span{v, i}
+		}
+	}
+	return i
 }
