@@ -11,6 +11,7 @@ import (
 
 	"github.com/warmring/warmring/config"
 	"github.com/warmring/warmring/engines/sim"
+	"github.com/warmring/warmring/proxy/lane"
 )
 
 // twoSliceEngines are two engines before which sessions are warm, so that each one has short turns of its own and slices.
@@ -41,16 +42,45 @@ func firstSlice(t *testing.T, both map[string]*sliceEngine) (at, other *sliceEng
 	return nil, nil, run
 }
 
-// C142: the engine dies during a slice. Another one answers, and has the body whole and once.
-func TestAnEngineDiesDuringASlice(t *testing.T) {
-	p, both := twoSliceEngines(t, "")
+// slicedAt is a long prompt of which a slice runs at one of two engines.
+type slicedAt struct {
+	at, other *sliceEngine
+	run       sliceRun
+	long      <-chan reply
+}
+
+// sliceAt sends a long prompt to two engines, of which the one that gets its first slice keeps that.
+func sliceAt(t *testing.T, settings, body string) (*proxyUnderTest, slicedAt) {
+	t.Helper()
+	p, both := twoSliceEngines(t, settings)
 	for _, e := range both {
 		e.set(func() { e.held = true })
 	}
+	s := slicedAt{long: later(p, context.Background(), body, "X-Session-Id", "long")}
+	s.at, s.other, s.run = firstSlice(t, both)
+	s.other.set(func() { s.other.held = false })
+	return p, s
+}
+
+// hold ends the slice while short turns wait, so that the long prompt is between two slices. The short turns are to be read.
+func (s *slicedAt) hold(t *testing.T, p *proxyUnderTest) (shorts []<-chan reply) {
+	t.Helper()
+	view := func() lane.View { return p.upstreams()[s.at.name].lanes.view() }
+	time.Sleep(150 * time.Millisecond) // it runs, which earns the right to wait
+	for i := 0; view().Waiting == 0; i++ {
+		shorts = append(shorts, later(p, context.Background(), chatStream(fmt.Sprint("turn", i)), "X-Session-Id", fmt.Sprint("short", i)))
+		time.Sleep(20 * time.Millisecond)
+	}
+	close(s.run.done)
+	eventually(t, "the long one to be in the proxy", func() bool { return view().Back == 1 })
+	return shorts
+}
+
+// C142: the engine dies during a slice. Another one answers, and has the body whole and once.
+func TestAnEngineDiesDuringASlice(t *testing.T) {
 	body := chatStream(words("long", 20_000))
-	long := later(p, context.Background(), body, "X-Session-Id", "long")
-	died, other, _ := firstSlice(t, both)
-	other.set(func() { other.held = false })
+	p, st := sliceAt(t, "", body)
+	died, other, long := st.at, st.other, st.long
 	died.Listener.Close()
 	died.CloseClientConnections()
 	got := wait(t, "the long answer", long)
@@ -67,22 +97,10 @@ func TestAnEngineDiesDuringASlice(t *testing.T) {
 
 // The engine dies between two slices.
 func TestAnEngineDiesBetweenTwoSlices(t *testing.T) {
-	p, both := twoSliceEngines(t, "")
-	for _, e := range both {
-		e.set(func() { e.held = true })
-	}
 	body := chatStream(words("long", 20_000))
-	long := later(p, context.Background(), body, "X-Session-Id", "long")
-	died, other, run := firstSlice(t, both)
-	other.set(func() { other.held = false })
-	time.Sleep(150 * time.Millisecond) // it runs, which earns the right to wait
-	var shorts []<-chan reply
-	for i := 0; p.upstreams()[died.name].lanes.view().Waiting == 0; i++ {
-		shorts = append(shorts, later(p, context.Background(), chatStream(fmt.Sprint("turn", i)), "X-Session-Id", fmt.Sprint("short", i)))
-		time.Sleep(20 * time.Millisecond)
-	}
-	close(run.done)
-	eventually(t, "the long one to be in the proxy", func() bool { return p.upstreams()[died.name].lanes.view().Back == 1 })
+	p, st := sliceAt(t, "", body)
+	died, other, long := st.at, st.other, st.long
+	shorts := st.hold(t, p)
 	died.Listener.Close()
 	died.CloseClientConnections()
 	close(other.short)
@@ -149,13 +167,8 @@ func TestAConnectionBreaksUnderASlice(t *testing.T) {
 	}
 	p.settled()
 
-	p, both := twoSliceEngines(t, "retry.attempts = 1")
-	for _, e := range both {
-		e.set(func() { e.held = true })
-	}
-	long := later(p, context.Background(), body, "X-Session-Id", "long")
-	died, other, _ := firstSlice(t, both)
-	other.set(func() { other.held = false })
+	p, st := sliceAt(t, "retry.attempts = 1", body)
+	died, other, long := st.at, st.other, st.long
 	died.Listener.Close()
 	died.CloseClientConnections()
 	expectWhole(t, "the other client", wait(t, "the long answer", long))
@@ -165,17 +178,12 @@ func TestAConnectionBreaksUnderASlice(t *testing.T) {
 
 // An engine that cannot be reached any more when a slice is to go to it: the request goes elsewhere, and that was no attempt.
 func TestAnEngineIsGoneBeforeASlice(t *testing.T) {
-	p, both := twoSliceEngines(t, "retry.attempts = 1")
-	for _, e := range both {
-		e.set(func() { e.held = true })
-	}
 	body := chatStream(words("long", 20_000))
-	long := later(p, context.Background(), body, "X-Session-Id", "long")
-	died, other, run := firstSlice(t, both)
-	other.set(func() { other.held = false })
+	p, st := sliceAt(t, "retry.attempts = 1", body)
+	died, other, long := st.at, st.other, st.long
 	died.Listener.Close()
 	died.Config.SetKeepAlivesEnabled(false) // its connections end with the answer
-	close(run.done)
+	close(st.run.done)
 	expectWhole(t, "the client", wait(t, "the long answer", long))
 	other.expectOnce(t, body, 0)
 	p.settled()
@@ -302,19 +310,14 @@ func TestShutdownBetweenTwoSlices(t *testing.T) {
 
 // A reload takes the engine out while a slice runs there: the request goes on elsewhere, whole and once.
 func TestAnEngineIsTakenOutDuringASlice(t *testing.T) {
-	p, both := twoSliceEngines(t, "")
-	for _, e := range both {
-		e.set(func() { e.held = true })
-	}
 	body := chatStream(words("long", 20_000))
-	long := later(p, context.Background(), body, "X-Session-Id", "long")
-	gone, other, run := firstSlice(t, both)
-	other.set(func() { other.held = false })
+	p, st := sliceAt(t, "", body)
+	gone, other, long := st.at, st.other, st.long
 	toml := fmt.Sprintf("listen = \"127.0.0.1:0\"\ndrain.delay = \"1ms\"\ndrain.limit = \"5s\"\nprobe.interval = \"200ms\"\n%s\n[[engine]]\nname = %q\nurl = %q\nkind = \"custom\"\n", sliceSettings, other.name, other.URL)
 	if err := p.Reload(func() (*config.Config, error) { return config.Parse("test.toml", []byte(toml)) }); err != nil {
 		t.Fatal(err)
 	}
-	close(run.done)
+	close(st.run.done)
 	got := wait(t, "the long answer", long)
 	expectWhole(t, "the client", got)
 	if got.header.Get("X-Warmring-Engine") != other.name {
