@@ -27,6 +27,8 @@ type laneGoals struct {
 	// slower is the most of the time that all long prompts take to that without lanes, beyond what the short turns take that were
 	// not served meanwhile without lanes: their own work is not the long ones' loss.
 	slower float64
+	// The same of aborts alone, where the engine can stop: of the P99, and of all the time, with the more short turns in it.
+	abortsRatio, abortsSlower float64
 }
 
 // C134, C142: long cold prompts come back to back, five sessions take a short warm turn every two seconds. With lanes a short
@@ -34,7 +36,7 @@ type laneGoals struct {
 func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 	e := twoVLLMs(t)[0]
 	compareLanes(t, e, LaneTraffic{Longs: 3, Tokens: 24000}, laneGoals{
-		idle: 9 * time.Second, p50: 200 * time.Millisecond, p99: 500 * time.Millisecond, ratio: 1.0 / 15, slower: 1.3,
+		idle: 9 * time.Second, p50: 200 * time.Millisecond, p99: 500 * time.Millisecond, ratio: 1.0 / 15, slower: 1.3, abortsRatio: 1.0 / 12, abortsSlower: 1.35,
 	})
 }
 
@@ -42,7 +44,7 @@ func TestShortTurnsDoNotWaitForLongPrefillsOfVLLM(t *testing.T) {
 func TestShortTurnsDoNotWaitForLongPrefillsOfSGLang(t *testing.T) {
 	e := sglang(t)
 	compareLanes(t, e, LaneTraffic{Longs: 2, Tokens: 16000}, laneGoals{
-		idle: 9500 * time.Millisecond, p50: 500 * time.Millisecond, p99: time.Second, ratio: 1.0 / 8, slower: 1.4,
+		idle: 9500 * time.Millisecond, p50: 500 * time.Millisecond, p99: time.Second, ratio: 1.0 / 8, slower: 1.4, abortsRatio: 0.45, abortsSlower: 2.2,
 	})
 }
 
@@ -132,6 +134,14 @@ func compareLanes(t *testing.T, e *Engine, traffic LaneTraffic, goals laneGoals)
 		e.Kind, on.Took.Seconds()/off.Took.Seconds(), (on.Took-served).Seconds()/off.Took.Seconds(), served.Seconds(), len(on.Short)-len(off.Short))
 	if (on.Took - served).Seconds() > goals.slower*off.Took.Seconds() {
 		t.Errorf("the long prompts took %v, of which %v for more short turns, and %v without lanes: want at most %.1f times", on.Took, served, off.Took, goals.slower)
+	}
+	if aborts := runs["aborts"]; aborts != nil {
+		if got, without := aborts.ShortAt(0.99), off.ShortAt(0.99); float64(got) > goals.abortsRatio*float64(without) {
+			t.Errorf("with aborts alone short turns' P99 is %v, %v without lanes: want at most %.2f of it", got, without, goals.abortsRatio)
+		}
+		if aborts.Took.Seconds() > goals.abortsSlower*off.Took.Seconds() {
+			t.Errorf("with aborts alone the long prompts took %v, %v without lanes: want at most %.2f times", aborts.Took, off.Took, goals.abortsSlower)
+		}
 	}
 	if e.Kind == "custom" {
 		if on.Preempted > 0 {
