@@ -20,7 +20,7 @@ func clustered(t *testing.T, n int, engines ...*Engine) []*Warmring {
 	for i := range n {
 		port := clusterPort(t)
 		table := fmt.Sprintf("[cluster]\nbind = \"127.0.0.1:%d\"\nnode = \"proxy-%d\"\njoin = [%s]\n", port, i, join)
-		all = append(all, proxyInCluster(t, table, engines...))
+		all = append(all, proxyAs(t, Proxy{Tables: table}, 5*time.Second, engines...))
 		if i == 0 {
 			join = fmt.Sprintf("\"127.0.0.1:%d\"", port)
 		}
@@ -44,30 +44,6 @@ func clusterPort(t *testing.T) int {
 	}
 	t.Fatal("no port is free for both TCP and UDP")
 	return 0
-}
-
-// proxyInCluster is proxy with further tables in its configuration.
-func proxyInCluster(t *testing.T, tables string, engines ...*Engine) *Warmring {
-	t.Helper()
-	binary, err := shared.build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Proxy{Binary: binary, Tables: tables, Logs: shared.logs, Engines: map[string]string{}}
-	for i, e := range engines {
-		p.Engines[engineName(i)] = e.EngineLines()
-	}
-	w, err := StartWarmring(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := w.Idle(context.Background(), 5*time.Second); err != nil {
-			t.Errorf("after the test: %v", err)
-		}
-		w.Stop()
-	})
-	return w
 }
 
 // agree waits until all proxies see each other and know the same.

@@ -169,11 +169,17 @@ func version(part string) string {
 // gauges must be 0 again.
 func proxy(t *testing.T, settings string, engines ...*Engine) *Warmring {
 	t.Helper()
+	return proxyAs(t, Proxy{Settings: settings}, 2*time.Second, engines...)
+}
+
+// proxyAs is proxy for one that is described further, whose gauges may take so long.
+func proxyAs(t *testing.T, p Proxy, idle time.Duration, engines ...*Engine) *Warmring {
+	t.Helper()
 	binary, err := shared.build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Proxy{Binary: binary, Settings: settings, Logs: shared.logs, Engines: map[string]string{}}
+	p.Binary, p.Logs, p.Engines = binary, shared.logs, map[string]string{}
 	for i, e := range engines {
 		p.Engines[engineName(i)] = e.EngineLines()
 	}
@@ -182,7 +188,7 @@ func proxy(t *testing.T, settings string, engines ...*Engine) *Warmring {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Idle(context.Background(), 2*time.Second); err != nil {
+		if err := w.Idle(context.Background(), idle); err != nil {
 			t.Errorf("after the test: %v", err)
 		}
 		w.Stop()
