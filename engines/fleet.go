@@ -112,7 +112,7 @@ func (f *Fleet) probe(e *Engine) {
 	p.work.Go(func() { newProber(e).run(ctx) })
 }
 
-// Settled waits until each engine has been probed once, whatever the outcome, or ctx ends.
+// Settled waits until each engine has been probed once, whatever the outcome, and OnChange has been told, or ctx ends.
 func (f *Fleet) Settled(ctx context.Context) error {
 	for _, e := range f.Engines() {
 		select {

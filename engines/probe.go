@@ -174,8 +174,8 @@ func (p *prober) apply(v verdict, models *[]Model, facts *reading) {
 	change |= e.settle(now)
 	e.counts.Probes, e.counts.ProbeErrors = p.client.sent, p.client.failed
 	e.mu.Unlock()
-	e.first.Do(func() { close(e.firstProbe) })
 	e.fleet.notify(e, change)
+	e.first.Do(func() { close(e.firstProbe) }) // whoever waits for it finds that those who place turns have heard
 	if facts != nil && !facts.incomplete && e.fleet.options().OnRead != nil {
 		e.fleet.options().OnRead(e)
 	}
